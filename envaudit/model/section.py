@@ -1,0 +1,40 @@
+"""A section: one subject's facts on one node, and what kept them from being whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Dict, Tuple
+
+from envaudit.model.canonical import Fact, digest_of
+
+STATUSES = ("ok", "partial", "absent", "error")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One subject of a fingerprint, such as `gpu` or `packages`.
+
+    `status` says what the facts are worth:
+
+    - `ok`: everything that applies to this node was read;
+    - `partial`: some facts that apply could not be read, `errors` says which and why; a fact
+      that is not there is unknown, not missing;
+    - `absent`: the subject does not exist on this node (no conda, no GPU), and that was seen;
+    - `error`: nothing could be read; every fact is unknown.
+
+    `facts` are hashed and compared. `notes` (serials, temperatures, free space) are kept and
+    shown, never hashed, never drift. Units stand in the keys.
+    """
+
+    name: str
+    schema: int
+    status: str
+    facts: Dict[str, Fact] = field(default_factory=dict)
+    notes: Dict[str, Fact] = field(default_factory=dict)
+    errors: Tuple[str, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the canonical JSON of [name, schema, status, facts]."""
+        return digest_of([self.name, self.schema, self.status, self.facts])
