@@ -1,0 +1,1 @@
+"""The command line: one module a command, wiring between the rooms, the only `sys.exit`."""

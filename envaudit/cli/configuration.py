@@ -1,0 +1,238 @@
+"""`envaudit.toml`: found, trusted, validated with key paths, all faults reported at once.
+
+Keys that execute something are honoured only from a file that the user names, that lies in the
+user's own configuration folder, or that `envaudit trust` has recorded: a repository under test
+must not run code on the auditor's machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from envaudit.cli import trusted
+from envaudit.errors import InputError, UsageError
+from envaudit.model.finding import THRESHOLDS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE_NAME = "envaudit.toml"
+EXECUTING_KEYS = ("command", "python", "interpreters", "ssh-config")
+TRANSPORTS = ("ssh", "exec", "local")
+
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The `[nodes]` table; times in seconds."""
+
+    hosts: str = ""
+    transport: str = "ssh"
+    workdir: Optional[str] = None
+    timeout_s: int = 60
+    fanout: int = 64
+    python: Optional[str] = None
+    command: Optional[str] = None
+    ssh_config: Optional[str] = None
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The `[gate]` table: what fails, and which sections must have been read."""
+
+    fail_on: str = "error"
+    require: Optional[Tuple[str, ...]] = None
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What the files say, later files over earlier ones; `files` names them."""
+
+    nodes: Nodes = field(default_factory=Nodes)
+    gate: Gate = field(default_factory=Gate)
+    files: Tuple[str, ...] = ()
+
+
+def load(named: Optional[str], start: str) -> Configuration:
+    """The user's own configuration, then `named`, or the file found upward from `start`.
+
+    Raises:
+        UsageError: any fault in a file, all faults in one message; or executing keys in a
+            discovered file that is not trusted.
+        InputError: a named file that cannot be read.
+    """
+    tables: List[Tuple[str, Dict[str, Any]]] = []
+    own = os.path.join(trusted.folder("XDG_CONFIG_HOME", ".config"), FILE_NAME)
+    if os.path.exists(own):
+        tables.append((own, read_table(own)))
+    if named is not None:
+        tables.append((named, read_table(named)))
+    else:
+        found = discover(start)
+        if found is not None and os.path.realpath(found) != os.path.realpath(own):
+            table = read_table(found)
+            _demand_trust(found, table)
+            tables.append((found, table))
+    faults: List[str] = []
+    for path, table in tables:
+        faults += _faults(path, table)
+    if faults:
+        raise UsageError("\n".join([f"{len(faults)} faults in the configuration:", *faults]))
+    merged_nodes: Dict[str, Any] = {}
+    merged_gate: Dict[str, Any] = {}
+    for path, table in tables:
+        merged_nodes.update(_resolved(path, table.get("nodes", {})))
+        merged_gate.update(table.get("gate", {}))
+    return Configuration(
+        nodes=Nodes(**{_FIELDS.get(key, key): value for key, value in merged_nodes.items()}),
+        gate=Gate(
+            fail_on=merged_gate.get("fail-on", "error"),
+            require=tuple(merged_gate["require"]) if "require" in merged_gate else None,
+        ),
+        files=tuple(path for path, _ in tables),
+    )
+
+
+def discover(start: str) -> Optional[str]:
+    """`envaudit.toml`, or a pyproject.toml with `[tool.envaudit]`, upward from `start`."""
+    here = os.path.abspath(start)
+    while True:
+        path = os.path.join(here, FILE_NAME)
+        if os.path.isfile(path):
+            return path
+        project = os.path.join(here, "pyproject.toml")
+        if os.path.isfile(project) and _mentions_us(project):
+            return project
+        parent = os.path.dirname(here)
+        if parent == here:
+            return None
+        here = parent
+
+
+def read_table(path: str) -> Dict[str, Any]:
+    """The envaudit table of a file."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError("cannot be read", where=path, why=error.strerror or str(error)) from None
+    if len(data) > _MAX_BYTES:
+        raise InputError(f"larger than {_MAX_BYTES} bytes", where=path)
+    try:
+        table = tomllib.loads(data.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError("not TOML", where=path, why=str(error)) from None
+    if os.path.basename(path) == "pyproject.toml":
+        table = table.get("tool", {}).get("envaudit", {})
+    return table
+
+
+def executing_keys(table: Mapping[str, Any]) -> List[str]:
+    """The keys of a table that would run something, `nodes.python = ...`."""
+    nodes = table.get("nodes")
+    if not isinstance(nodes, dict):
+        return []
+    return [f"nodes.{key} = {nodes[key]!r}" for key in EXECUTING_KEYS if key in nodes]
+
+
+def _demand_trust(path: str, table: Mapping[str, Any]) -> None:
+    keys = executing_keys(table)
+    if keys and not trusted.is_trusted(path):
+        raise UsageError(
+            "has keys that execute something: " + ", ".join(key.split(" = ")[0] for key in keys),
+            where=path,
+            next_step="Read the file; then run 'envaudit trust' to honour it until it changes, "
+            "or name it with --config.",
+        )
+
+
+def _mentions_us(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return b"tool.envaudit" in file.read(_MAX_BYTES)
+    except OSError:
+        return False
+
+
+_FIELDS = {"timeout": "timeout_s", "ssh-config": "ssh_config"}
+
+# Key to (accepted type, what the message says, extra check giving a complaint or nothing).
+_NODES_KEYS: Dict[str, Tuple[type, str]] = {
+    "hosts": (str, "a node set"),
+    "transport": (str, "one of " + ", ".join(TRANSPORTS)),
+    "workdir": (str, "a folder"),
+    "timeout": (int, "seconds, 1 to 3600"),
+    "fanout": (int, "a number, 1 to 4096"),
+    "python": (str, "an interpreter"),
+    "command": (str, "a command template that ends in {python}"),
+    "ssh-config": (str, "a file"),
+    "interpreters": (dict, "a table of node set = interpreter"),
+}
+_RANGES = {"timeout": (1, 3600), "fanout": (1, 4096)}
+_GATE_KEYS: Dict[str, Tuple[type, str]] = {
+    "fail-on": (str, "one of " + ", ".join(THRESHOLDS)),
+    "require": (list, "a list of section names"),
+}
+_TABLES = {"nodes": _NODES_KEYS, "gate": _GATE_KEYS}
+
+
+def _faults(path: str, table: Mapping[str, Any]) -> List[str]:
+    """Every fault of a file as `path: key: expected ..., got ...`."""
+    faults = []
+    for name, value in table.items():
+        keys = _TABLES.get(name)
+        if keys is None:
+            faults.append(f"{path}: {name}: unknown table{_nearest(name, _TABLES)}")
+        elif not isinstance(value, dict):
+            faults.append(f"{path}: {name}: expected a table, got {type(value).__name__}")
+        else:
+            faults += [
+                f"{path}: {name}.{key}: {complaint}"
+                for key, item in value.items()
+                for complaint in _complaints(keys, key, item)
+            ]
+    return faults
+
+
+def _complaints(keys: Mapping[str, Tuple[type, str]], key: str, value: Any) -> List[str]:
+    if key not in keys:
+        return [f"unknown key{_nearest(key, keys)}"]
+    kind, meaning = keys[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        return [f"expected {meaning}, got {value!r}"]
+    wrong = False
+    if key in _RANGES:
+        wrong = not _RANGES[key][0] <= value <= _RANGES[key][1]
+    elif key == "transport":
+        wrong = value not in TRANSPORTS
+    elif key == "fail-on":
+        wrong = value not in THRESHOLDS
+    elif key == "require":
+        wrong = not all(isinstance(item, str) for item in value)
+    elif key == "interpreters":
+        wrong = not all(isinstance(item, str) and item for item in value.values())
+    elif kind is str:
+        wrong = not value or "\0" in value or "\n" in value
+    return [f"expected {meaning}, got {value!r}"] if wrong else []
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f", did you mean '{close[0]}'?" if close else f", known are {', '.join(known)}"
+
+
+def _resolved(path: str, nodes: Mapping[str, Any]) -> Dict[str, Any]:
+    """Paths that a file names are relative to that file."""
+    resolved = dict(nodes)
+    if "ssh-config" in resolved:
+        folder = os.path.dirname(os.path.abspath(path))
+        resolved["ssh-config"] = os.path.join(folder, os.path.expanduser(resolved["ssh-config"]))
+    return resolved

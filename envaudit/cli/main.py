@@ -1,0 +1,129 @@
+"""The entry point: finds the command, imports only that one, turns errors into exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from typing import Dict, List, NoReturn, Optional, Sequence
+
+from envaudit._version import __version__
+from envaudit.errors import EnvauditError, Interrupted, UsageError
+
+# Command to one line of help; the module `envaudit.cli.<command>` has `configure(parser)` and
+# `execute(options) -> int`. Only the module of the command that runs is imported.
+COMMANDS: Dict[str, str] = {
+    "snapshot": "record this machine, or nodes over ssh, into the store",
+    "diff": "what differs between nodes, snapshots and files",
+    "show": "print the facts of a node or snapshot",
+    "log": "what changed on a node, and when",
+    "store": "verify or prune the store",
+    "trust": "honour the executing keys of this folder's envaudit.toml",
+    "bundle": "write the one-file form, which runs anywhere with Python 3.8 or newer",
+}
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run one command and give its exit code; errors are printed, never raised."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _dispatch(arguments)
+    except EnvauditError as error:
+        _complain(f"envaudit: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        _complain("envaudit: interrupted.")
+        return Interrupted.exit_code
+    except BrokenPipeError:
+        # The reader of a pipe left (`| head`): nothing to say, and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except Exception as error:
+        if os.environ.get("ENVAUDIT_DEBUG"):
+            raise
+        _complain(
+            f"envaudit: internal error: {type(error).__name__}: {error}. "
+            "Set ENVAUDIT_DEBUG=1 for the traceback, and please report it."
+        )
+        return EnvauditError.exit_code
+
+
+def run() -> NoReturn:
+    """The console script."""
+    code = main()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _dispatch(arguments: List[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        sys.stdout.write(overview())
+        return 0 if arguments else UsageError.exit_code
+    if arguments[0] in ("-V", "--version"):
+        sys.stdout.write(f"envaudit {__version__}\n")
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        raise UsageError(
+            f"there is no command '{name}'", next_step=_suggestion(name) + "See 'envaudit --help'."
+        )
+    command = _command_module(name)
+    parser = _Parser(prog=f"envaudit {name}", description=COMMANDS[name], allow_abbrev=False)
+    command.configure(parser)
+    return int(command.execute(parser.parse_args(rest)))
+
+
+def overview() -> str:
+    """What `envaudit --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return (
+        "usage: envaudit COMMAND [options]\n\n"
+        "Does every node run the environment we locked, and compute the right numbers?\n\n"
+        "commands:\n" + "\n".join(lines) + "\n\n"
+        "'envaudit COMMAND --help' tells the options of one; exit codes stand in the README.\n"
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors leave through the one road that all errors take."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, where=self.prog, next_step=f"See '{self.prog} --help'.")
+
+
+def _command_module(name: str):  # type: ignore[no-untyped-def]
+    try:
+        return importlib.import_module(f"envaudit.cli.{name}")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("envaudit."):
+            raise
+        raise UsageError(
+            f"this one-file form does not carry '{name}'",
+            next_step="Install the package: pip install envaudit.",
+        ) from None
+
+
+def _suggestion(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    return f"Did you mean '{close[0]}'? " if close else ""
+
+
+def _interrupt(_signal: int, _frame: object) -> NoReturn:
+    # SIGTERM ends a run as Ctrl-C does: what was started on the nodes is ended there too.
+    raise KeyboardInterrupt
+
+
+def _complain(text: str) -> None:
+    try:
+        sys.stderr.write(text.encode("ascii", "backslashreplace").decode() + "\n")
+    except (OSError, ValueError):
+        pass

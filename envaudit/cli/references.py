@@ -1,0 +1,127 @@
+"""References: what `node01@good`, `node[01-16]`, `a.json` mean, and the snapshots behind them.
+
+The grammar: a reference is a path if and only if it contains `/` or ends like a report file.
+Otherwise the last `@` that is not at the start and does not follow `,` `!` `&` `^` splits the node
+set from the tag, so that `@gpu` stays a group.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+from envaudit.errors import EnvauditError, UsageError
+from envaudit.model import nodeset
+from envaudit.model.codec import NODE_NAME
+
+PATH_ENDINGS = (".json", ".json.gz", ".yml", ".yaml", ".toml", ".txt", ".xml", ".lock")
+
+_TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]*\Z")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z?)?\Z")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One parsed reference: a file, or nodes, live or as stored under a tag or time.
+
+    Attributes:
+        text: as the user wrote it.
+        path: the file, or None.
+        nodes: the node names, empty for a file.
+        when: a tag, `latest` or a time; None for live nodes and files.
+    """
+
+    text: str
+    path: Optional[str] = None
+    nodes: Tuple[str, ...] = ()
+    when: Optional[str] = None
+
+
+def parse(text: str) -> Reference:
+    """Read one reference.
+
+    Raises:
+        UsageError: an empty node set, an unknown group, a tag or node name of another form.
+    """
+    if "/" in text or text.endswith(PATH_ENDINGS):
+        return Reference(text, path=text)
+    at = _split_at(text)
+    if at is None:
+        return Reference(text, nodes=expand(text))
+    nodes, when = text[:at], text[at + 1 :]
+    if not _TAG.match(when) and not _TIME.match(when):
+        raise UsageError(
+            f"'{when}' is no tag and no time",
+            where=text,
+            next_step="A tag is a letter, then letters, digits, '.', '_' or '-'; "
+            "a time is 2026-11-30T10:00, local unless it ends in Z.",
+        )
+    return Reference(text, nodes=expand(nodes), when=when)
+
+
+def expand(text: str) -> Tuple[str, ...]:
+    """The node names of a node set, sorted, each of a form that is safe to hand on.
+
+    ClusterShell reads the node set where it is installed (groups, set operators); the one-file
+    form knows plain folded names.
+
+    Raises:
+        UsageError: not a node set, no node in it, an unknown group or an unsafe name.
+    """
+    names = _expand(text)
+    if not names:
+        raise UsageError(f"node set '{text}' is empty", next_step="Name at least one node.")
+    for name in names:
+        if not NODE_NAME.match(name):
+            raise UsageError(
+                f"{name!r} is not a node name",
+                next_step="It is letters, digits, '.', '_', ':' and '-', and does not begin with '-'.",
+            )
+    return names
+
+
+def _split_at(text: str) -> Optional[int]:
+    for index in range(len(text) - 1, 0, -1):
+        if text[index] == "@" and text[index - 1] not in ",!&^":
+            return index
+    return None
+
+
+def _expand(text: str) -> Tuple[str, ...]:
+    try:
+        from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException, std_group_resolver
+    except ImportError:
+        return nodeset.expand(text)
+    groups = re.findall(r"(?:^|[,!&^])\s*@([^,!&^\[\]]+)", text)
+    try:
+        names = tuple(NodeSet(text, resolver=std_group_resolver() if groups else RESOLVER_NOGROUP))
+    except NodeSetException as error:
+        raise _bad_node_set(text, str(error), groups) from None
+    if not names and groups:
+        raise _bad_node_set(text, "unknown or empty group", groups)
+    return tuple(sorted(names, key=nodeset.natural_key))
+
+
+def _bad_node_set(text: str, why: str, groups: list[str]) -> EnvauditError:
+    if not groups:
+        return UsageError(f"'{text}' is not a node set", why=why)
+    return UsageError(
+        f"'{text}' is not a node set",
+        why=why,
+        next_step=_group_suggestion(groups[0])
+        + "Groups come from ClusterShell's groups.conf; see 'cluset -l'.",
+    )
+
+
+def _group_suggestion(group: str) -> str:
+    import difflib
+
+    from ClusterShell.NodeSet import grouplist
+
+    try:
+        known = list(grouplist())
+    except Exception:  # any fault of the user's group source: only the suggestion is lost
+        return ""
+    close = difflib.get_close_matches(group, known, n=1)
+    return f"Did you mean '@{close[0]}'? " if close else ""

@@ -1,0 +1,199 @@
+"""Which nodes, by which transport, with which interpreter: the options that all commands share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import socket
+import sys
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from envaudit.cli import references
+from envaudit.errors import InputError, NeededError, UsageError
+
+if TYPE_CHECKING:
+    from envaudit.cli.configuration import Configuration
+    from envaudit.transport import Target, Transport
+
+DEFAULT_PYTHON = "python3"
+
+
+def add_node_options(parser: argparse.ArgumentParser) -> None:
+    """The options that choose nodes and how they are reached."""
+    group = parser.add_argument_group("which nodes (default: this machine)")
+    group.add_argument("--nodes", metavar="NODESET", help="nodes such as 'node[01-16]' or '@gpu'")
+    group.add_argument("--hostfile", metavar="FILE", help="an MPI or DeepSpeed host file")
+    group.add_argument(
+        "--all", action="store_true", help="the configured hosts, or the nodes of the Slurm or PBS allocation"
+    )
+    add_transport_options(parser)
+
+
+def add_transport_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say how nodes are reached."""
+    group = parser.add_argument_group("how they are reached")
+    group.add_argument("--transport", choices=("ssh", "exec", "local"), help="default: ssh")
+    group.add_argument("--python", metavar="PATH", help="the interpreter whose environment is read")
+    group.add_argument("--workdir", metavar="DIR", help="the working directory on the node")
+    group.add_argument("--timeout", type=_seconds, metavar="S", help="seconds per node (default: 60)")
+    group.add_argument("--fanout", type=_fanout, metavar="N", help="nodes at a time (default: 64)")
+    add_config_option(parser)
+
+
+def add_config_option(parser: argparse.ArgumentParser) -> None:
+    """`--config FILE`."""
+    parser.add_argument("--config", metavar="FILE", help="instead of the envaudit.toml found upward")
+
+
+def selected_nodes(options: argparse.Namespace, configuration: Configuration) -> Tuple[str, ...]:
+    """The node names that the options choose; empty means this machine.
+
+    Raises:
+        UsageError: more than one way of choosing, or one that names no node.
+    """
+    ways = [way for way in ("nodes", "hostfile", "all") if getattr(options, way)]
+    if len(ways) > 1:
+        raise UsageError(f"--{ways[0]} and --{ways[1]} exclude each other")
+    if options.nodes is not None:
+        return references.expand(options.nodes)
+    if options.hostfile is not None:
+        return read_hostfile(options.hostfile)
+    if options.all:
+        return _all_nodes(configuration)
+    return ()
+
+
+def read_hostfile(path: str) -> Tuple[str, ...]:
+    """The hosts of an MPI (`node01:8`, `node01 slots=8`) or DeepSpeed host file.
+
+    Raises:
+        InputError: the file cannot be read.
+        UsageError: it names no host, or something that is none.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read(1 << 20).splitlines()
+    except OSError as error:
+        raise InputError("cannot be read", where=path, why=error.strerror or str(error)) from None
+    names: List[str] = []
+    for line in lines:
+        words = line.split("#", 1)[0].split()
+        if words:
+            names.append(re.sub(r":\d+\Z", "", words[0]))
+    if not names:
+        raise UsageError("names no host", where=path)
+    return references.expand(",".join(names))
+
+
+def _all_nodes(configuration: Configuration) -> Tuple[str, ...]:
+    if configuration.nodes.hosts:
+        return references.expand(configuration.nodes.hosts)
+    allocation = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST")
+    if allocation:
+        return references.expand(allocation)
+    if os.environ.get("PBS_NODEFILE"):
+        return read_hostfile(os.environ["PBS_NODEFILE"])
+    raise UsageError(
+        "--all finds no nodes",
+        next_step="Set hosts under [nodes] of envaudit.toml, or run inside a Slurm or PBS allocation.",
+    )
+
+
+def this_node() -> str:
+    """The machine's name as a node name: the host name without its domain."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname().split(".")[0])
+    return re.sub(r"\A-+", "", name)[:253] or "localhost"
+
+
+def choose_transport(
+    options: argparse.Namespace, configuration: Configuration, nodes: Sequence[str]
+) -> Transport:
+    """The transport for some nodes; none of them means this machine.
+
+    Raises:
+        UsageError: `exec` without a command.
+        NeededError: ssh is not installed.
+    """
+    settings = configuration.nodes
+    name = options.transport or (settings.transport if nodes else "local")
+    if name == "local":
+        if len(nodes) > 1:
+            raise UsageError("the local transport reaches this machine only", where="--transport")
+        from envaudit.transport.local import Local
+
+        return Local()
+    if name == "exec":
+        if not settings.command:
+            raise UsageError(
+                "the exec transport needs a command",
+                next_step='Set command under [nodes], such as "kubectl exec -i {node} -- {python}".',
+            )
+        from envaudit.transport.exec import Exec
+
+        return Exec(settings.command)
+    if shutil.which("ssh") is None:
+        raise NeededError("ssh is not installed", next_step="Install the OpenSSH client.")
+    from envaudit.transport.ssh import Ssh
+
+    return Ssh(ssh_config=settings.ssh_config)
+
+
+def choose_targets(
+    options: argparse.Namespace, configuration: Configuration, nodes: Sequence[str], transport_name: str
+) -> Tuple[Target, ...]:
+    """Each node with its interpreter: `--python`, the node's own, the common one, `python3`."""
+    from envaudit.transport import Target
+
+    own = _interpreters(configuration.nodes.interpreters)
+    common = configuration.nodes.python or DEFAULT_PYTHON
+    targets = []
+    for node in nodes:
+        python = options.python or own.get(node, common)
+        if transport_name == "local":
+            python = local_python(python)
+        elif transport_name == "exec" and not python.startswith("/"):
+            raise UsageError(
+                f"the exec transport needs an absolute interpreter for {node}, got '{python}'",
+                next_step="Set python or [nodes.interpreters] in envaudit.toml, or --python.",
+            )
+        targets.append(Target(node=node, python=python))
+    return tuple(targets)
+
+
+def local_python(python: str) -> str:
+    """An interpreter of this machine as an absolute path.
+
+    `python3` is looked up on PATH as the launch would: an activated environment comes first there.
+    """
+    path = shutil.which(os.path.expanduser(python))
+    if path is None and python == DEFAULT_PYTHON:
+        path = sys.executable
+    if path is None:
+        raise NeededError(f"there is no interpreter '{python}'", next_step="Name one with --python.")
+    return os.path.abspath(path)
+
+
+def _interpreters(table: Mapping[str, str]) -> Dict[str, str]:
+    """Node to interpreter; a later entry of the table wins over an earlier one."""
+    own = {}
+    for nodes, python in table.items():
+        for node in references.expand(nodes):
+            own[node] = python
+    return own
+
+
+def _seconds(text: str) -> int:
+    return _number(text, 1, 3600)
+
+
+def _fanout(text: str) -> int:
+    return _number(text, 1, 4096)
+
+
+def _number(text: str, low: int, high: int) -> int:
+    value: Optional[int] = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else None
+    if value is None or not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"expected a whole number from {low} to {high}, got '{text}'")
+    return value

@@ -1,0 +1,130 @@
+"""Every check of the project is a session here; `.ci/run` calls the ones that need no GPU."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.reuse_existing_virtualenvs = True
+nox.options.error_on_external_run = True
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+GROUPS = {
+    name: nox.project.dependency_groups(PROJECT, name) for name in ("test", "lint", "types", "node-side")
+}
+
+# The CUDA build that the static answers are checked against, and the CPU build of the benchmark's
+# collect_env. Exact versions: an open range costs gigabytes.
+CUDA_TORCH = "torch==2.14.1"
+CPU_TORCH = "torch==2.13.0"
+
+# Tests of the node side need no package that Python 3.8 cannot have.
+NODE_SIDE_TESTS = ["tests/model", "tests/probe", "tests/store", "tests/diff", "tests/rules", "tests/report"]
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style and formatting."""
+    session.install(*GROUPS["lint"])
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Strict types, at the oldest Python that mypy knows."""
+    session.install("-e", ".", *GROUPS["types"])
+    session.run("mypy")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The tests, and before them what the tests of the node side need on the oldest Python."""
+    session.install("-e", ".", *GROUPS["test"])
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def node_side(session: nox.Session) -> None:
+    """The node side's tests against the one-file form, on the oldest Python present."""
+    python = oldest_python()
+    session.log("oldest Python present: %s", python)
+    venv = Path(session.create_tmp()) / "venv"
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    if not (venv / "bin" / "python").exists():
+        session.run(python, "-m", "venv", str(venv), external=True)
+    session.run(*pip, *GROUPS["node-side"], external=True)
+    session.install("-e", ".")
+    bundle = Path(session.create_tmp()) / "envaudit.pyz"
+    session.run("envaudit", "bundle", "-o", str(bundle))
+    session.run(
+        str(venv / "bin" / "python"),
+        *("-m", "pytest", "-p", "no:cacheprovider", "--import-mode=importlib", *NODE_SIDE_TESTS),
+        *session.posargs,
+        external=True,
+        env={"PYTHONPATH": str(bundle), "ENVAUDIT_TEST_BUNDLE": str(bundle), "PYTHONSAFEPATH": "1"},
+    )
+
+
+@nox.session
+def goldens(session: nox.Session) -> None:
+    """Write the expected reports anew; look at the difference before you commit it."""
+    session.install("-e", ".", *GROUPS["test"])
+    session.run("pytest", "tests/report", "--rewrite-goldens", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Branch coverage, the commands included."""
+    session.install("-e", ".", *GROUPS["test"], "coverage[toml]>=7.6")
+    session.run("coverage", "erase")
+    session.run("coverage", "run", "-m", "pytest", *session.posargs)
+    session.run("coverage", "combine")
+    session.run("coverage", "report", "--skip-covered")
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The main job, on this machine alone: two environments that differ, found and mended."""
+    session.install(".")
+    session.run("python", "tests/demo/demo.py", session.create_tmp(), *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The speed that is promised, as ratios within one run."""
+    session.install("-e", ".", *GROUPS["test"], CPU_TORCH)
+    session.run("python", "tests/bench/bench.py", *session.posargs)
+
+
+@nox.session
+def cuda(session: nox.Session) -> None:
+    """What is read from the files of a real CUDA build of torch, against torch itself (5 GB)."""
+    session.install("-e", ".", *GROUPS["test"], CUDA_TORCH)
+    session.run(
+        "pytest",
+        *("-m", "cuda", "tests/cuda", "-s"),
+        *session.posargs,
+        env={"ENVAUDIT_CUDA_PYTHON": str(Path(session.bin) / "python")},
+    )
+
+
+def oldest_python() -> str:
+    """The oldest interpreter from 3.8 on, on PATH or under pyenv."""
+    for minor in range(8, sys.version_info.minor):
+        for candidate in (shutil.which(f"python3.{minor}"), *pyenv_pythons(f"3.{minor}.")):
+            if candidate and subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
+                return candidate
+    return sys.executable
+
+
+def pyenv_pythons(prefix: str) -> list[str]:
+    """Interpreters of one minor version under pyenv, where there is one."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    return sorted(str(path / "bin" / "python") for path in versions.glob(f"{prefix}*"))

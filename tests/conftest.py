@@ -1,0 +1,16 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """CUDA tests need a virtual environment of their own and run only where they are asked for."""
+    for item in items:
+        if item.get_closest_marker("cuda") and "cuda" not in (item.config.option.markexpr or ""):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA build of torch: nox -s cuda"))
