@@ -1,0 +1,322 @@
+"""Child processes that cannot outlive their welcome: forked functions and programs.
+
+Every child stays in the process group it was born into, so that whoever ends that group (the
+transport's boot, Ctrl-C) ends all of them. Every child also carries an alarm with the default
+action, which survives exec: it ends on time even when everybody above it was killed, and even
+inside a library call that never returns to Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
+
+_GRACE_S = 1.0
+_READ_BYTES = 1 << 16
+
+
+class Ran(NamedTuple):
+    """What a program said: its exit status (negative: the signal that ended it) and its two texts."""
+
+    rc: int
+    stdout: str
+    stderr: str
+
+
+class ProgramFailed(Exception):
+    """A program gave no answer; the text names it and says why."""
+
+
+class ProgramMissing(ProgramFailed):
+    """The program is not on PATH, or not executable."""
+
+
+class ProgramTimeout(ProgramFailed):
+    """The program was ended at its deadline."""
+
+
+class ChildFailed(Exception):
+    """A forked function crashed, hung, raised, or said too much."""
+
+
+def fork(function: Callable[[int], None], deadline_s: float) -> Tuple[int, int]:
+    """Run `function(write_fd)` in a forked child; returns its pid and the pipe's reading end.
+
+    The child's standard streams are /dev/null: what a library prints is no part of an answer. It
+    leaves by `os._exit`, and its own alarm ends it a second after `deadline_s`.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writing)
+        return pid, reading
+    try:
+        os.close(reading)
+        _become_child(deadline_s)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(null, stream)
+        function(writing)
+    finally:
+        os._exit(0)
+
+
+def call(function: Callable[[], Any], timeout_s: float, limit_bytes: int = 1 << 20) -> Any:
+    """What `function()` returns, run in a forked child and passed back as JSON.
+
+    For calls that may crash or never return: a damaged library, a resolver, a dead mount.
+
+    Raises:
+        ChildFailed: it crashed, hung, raised, or its answer is longer than `limit_bytes`.
+    """
+
+    def say(fd: int) -> None:
+        try:
+            text = json.dumps({"value": function()})
+        except Exception as error:  # whatever a foreign library raises becomes a text
+            text = json.dumps({"error": f"{type(error).__name__}: {error}"})
+        write_all(fd, text.encode("ascii"))
+
+    pid, fd = fork(say, timeout_s)
+    try:
+        (said,), late = read_until([fd], time.monotonic() + timeout_s, limit_bytes)
+    finally:
+        os.close(fd)
+        status = end(pid)
+    if late:
+        raise ChildFailed(f"no answer within {timeout_s:g} s")
+    if len(said) > limit_bytes:
+        raise ChildFailed(f"more than {limit_bytes} bytes of answer")
+    try:
+        answer = json.loads(said.decode("ascii"))
+    except ValueError:
+        raise ChildFailed(how_it_ended(status)) from None
+    if "error" in answer:
+        raise ChildFailed(answer["error"])
+    return answer["value"]
+
+
+def run(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    timeout_s: float,
+    *,
+    cwd: Optional[str] = None,
+    limit_bytes: int = 1 << 20,
+) -> Ran:
+    """Run a program without a shell, without standard input, with English messages.
+
+    Raises:
+        ProgramMissing: it is not on the PATH of `environ`.
+        ProgramTimeout: it, or who inherited its output, was still there after `timeout_s`.
+        ProgramFailed: it said more than `limit_bytes`.
+    """
+    pid, out, err = start(argv, dict(environ, LC_ALL="C", LANGUAGE="C"), timeout_s, cwd=cwd)
+    try:
+        (stdout, stderr), late = read_until([out, err], time.monotonic() + timeout_s, limit_bytes)
+        status = None if late else wait(pid, timeout_s)
+    finally:
+        os.close(out)
+        os.close(err)
+        ended = end(pid)
+    if late:
+        raise ProgramTimeout(f"{argv[0]}: no answer within {timeout_s:g} s")
+    if max(len(stdout), len(stderr)) > limit_bytes:
+        raise ProgramFailed(f"{argv[0]}: more than {limit_bytes} bytes of output")
+    status = ended if status is None else status
+    rc = 0 if status is None else _exit_code(status)
+    return Ran(rc, stdout.decode("utf-8", "surrogateescape"), stderr.decode("utf-8", "surrogateescape"))
+
+
+def start(
+    argv: Sequence[str], environ: Mapping[str, str], timeout_s: float, *, cwd: Optional[str] = None
+) -> Tuple[int, int, int]:
+    """Start a program; returns its pid and the reading ends of its stdout and stderr.
+
+    Raises:
+        ProgramMissing: it is not on the PATH of `environ`.
+    """
+    program = find_program(argv[0], environ)
+    out_reading, out_writing = os.pipe()
+    err_reading, err_writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        _exec(program, list(argv), dict(environ), cwd, timeout_s, (out_writing, err_writing))
+    os.close(out_writing)
+    os.close(err_writing)
+    return pid, out_reading, err_reading
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> str:
+    """The path of a program as the PATH of `environ` finds it.
+
+    Raises:
+        ProgramMissing: nothing executable of that name is there.
+    """
+    if "/" in name:
+        candidates = [name]
+    else:
+        candidates = [os.path.join(folder, name) for folder in environ.get("PATH", os.defpath).split(":")]
+    for candidate in candidates:
+        # A relative PATH entry would run what lies in the working directory.
+        if os.path.isabs(candidate) and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise ProgramMissing(f"{name}: not found")
+
+
+def read_until(fds: Sequence[int], deadline: float, limit_bytes: int) -> Tuple[List[bytes], bool]:
+    """All of several pipes up to their ends; the flag says that `deadline` (monotonic) came first.
+
+    A pipe that gives more than `limit_bytes` ends the reading: its text is then longer than that.
+    """
+    chunks: Dict[int, bytearray] = {fd: bytearray() for fd in fds}
+    poller = select.poll()
+    for fd in fds:
+        poller.register(fd, select.POLLIN)
+    open_fds = set(fds)
+    while open_fds:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return [bytes(chunks[fd]) for fd in fds], True
+        for fd, _ in poller.poll(left_s * 1000):
+            chunk = os.read(fd, _READ_BYTES)
+            chunks[fd] += chunk
+            if len(chunks[fd]) > limit_bytes:
+                open_fds.clear()
+            elif not chunk:
+                poller.unregister(fd)
+                open_fds.discard(fd)
+    return [bytes(chunks[fd]) for fd in fds], False
+
+
+def write_all(fd: int, text: bytes) -> None:
+    """Write all of `text`; os.write alone may stop short."""
+    view = memoryview(text)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def wait(pid: int, timeout_s: float) -> Optional[int]:
+    """The wait status of a child that is about to end, or None while it has not.
+
+    Never blocks for good: a process inside a dead mount does not even end at SIGKILL.
+    """
+    deadline = time.monotonic() + timeout_s
+    pause_s = 0.0002
+    while True:
+        try:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if ended:
+            return status
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, 0.02)
+
+
+def end(pid: int) -> Optional[int]:
+    """End a child and all below it; its wait status, None when it cannot be ended or is no child."""
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if ended:
+        return status
+    for one in _tree(pid):
+        _signal(one, signal.SIGKILL)
+    return wait(pid, _GRACE_S)
+
+
+def how_it_ended(status: Optional[int]) -> str:
+    """A wait status in words: `ended by SIGSEGV`."""
+    if status is None:
+        return "could not be ended"
+    code = _exit_code(status)
+    if code >= 0:
+        return f"ended with exit status {code} and no answer"
+    try:
+        return f"ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"ended by signal {-code}"
+
+
+def _exit_code(status: int) -> int:
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def arm(deadline_s: float) -> None:
+    """Set this child's own alarm: it ends a second after `deadline_s` from now."""
+    signal.setitimer(signal.ITIMER_REAL, deadline_s + _GRACE_S)
+
+
+def _become_child(deadline_s: float) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    arm(deadline_s)
+
+
+def _exec(
+    program: str,
+    argv: List[str],
+    environ: Dict[str, str],
+    cwd: Optional[str],
+    timeout_s: float,
+    outputs: Tuple[int, int],
+) -> NoReturn:
+    try:
+        _become_child(timeout_s)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(outputs[0], 1)
+        os.dup2(outputs[1], 2)
+        if cwd is not None:
+            os.chdir(cwd)
+        os.execve(program, argv, environ)  # noqa: S606 (no shell is the point)
+    except OSError as error:
+        os.write(2, f"{program}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
+    finally:
+        os._exit(126)
+
+
+def _tree(top: int) -> List[int]:
+    """The process and all below it, each stopped before its children are listed: none escapes."""
+    found: List[int] = []
+    pending: Set[int] = {top}
+    while pending:
+        for pid in pending:
+            _signal(pid, signal.SIGSTOP)
+        found.extend(pending)
+        parents = _parents()
+        known = set(found)
+        pending = {pid for pid, parent in parents.items() if parent in known and pid not in known}
+    return found
+
+
+def _parents() -> Dict[int, int]:
+    parents: Dict[int, int] = {}
+    try:
+        entries = os.listdir("/proc")
+    except OSError:
+        return parents
+    for entry in entries:
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", "rb") as file:
+                    # The name, in parentheses, may itself hold spaces and parentheses.
+                    parents[int(entry)] = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue  # it ended meanwhile
+    return parents
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass  # it ended meanwhile, or belongs to another user

@@ -1,0 +1,217 @@
+"""How a section reads its node: files under a root, programs with a deadline.
+
+The same section reads a live machine (root `/`) and a fake node: a folder with `root/` and a
+`node.json` that stands for the environment, the interpreter's own words and what programs say.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
+
+from envaudit.probe import child
+from envaudit.probe.answer import Answer
+from envaudit.probe.child import ChildFailed, ProgramFailed, ProgramMissing, ProgramTimeout, Ran
+
+__all__ = [
+    "Answer",
+    "ChildFailed",
+    "Context",
+    "InterpreterUnknown",
+    "ProgramFailed",
+    "ProgramMissing",
+    "ProgramTimeout",
+    "Ran",
+]
+
+_TEXT_LIMIT_BYTES = 1 << 20
+
+
+class InterpreterUnknown(Exception):
+    """The interpreter, started as its user starts it, did not describe itself."""
+
+
+class Context:
+    """One node as a section sees it.
+
+    Attributes:
+        root: `/`, or the folder that stands for the root of a fake node.
+        environ: the environment the node's work runs in.
+        workdir: the folder whose repository and environment are meant.
+        launch: how the node was reached: local, ssh, slurm, exec, inband or prolog.
+        live: whether this is the machine itself; only then may a section touch it other than
+            through the methods here (ctypes, NVML, sockets).
+    """
+
+    def __init__(
+        self,
+        *,
+        root: str = "/",
+        environ: Mapping[str, str],
+        workdir: str,
+        launch: str,
+        interpreter: Union[Mapping[str, Any], Callable[[], Mapping[str, Any]]],
+        commands: Optional[Mapping[str, Mapping[str, Any]]] = None,
+        denied: Sequence[str] = (),
+    ) -> None:
+        self.root = root
+        self.environ = environ
+        self.workdir = workdir
+        self.launch = launch
+        self.live = os.path.normpath(root) == "/"
+        self._interpreter: Union[Mapping[str, Any], Callable[[], Mapping[str, Any]], InterpreterUnknown] = (
+            interpreter
+        )
+        self._commands = commands or {}
+        self._denied = tuple(denied)
+
+    @classmethod
+    def of_fixture(cls, folder: str) -> Context:
+        """A fake node from `folder/node.json` and `folder/root`."""
+        with open(os.path.join(folder, "node.json"), encoding="utf-8") as file:
+            node = json.load(file)
+        return cls(
+            root=os.path.join(folder, "root"),
+            environ=node.get("environ", {}),
+            workdir=node.get("workdir", "/"),
+            launch=node.get("launch", "ssh"),
+            interpreter=node.get("interpreter", {}),
+            commands=node.get("commands", {}),
+            denied=node.get("denied", ()),
+        )
+
+    @property
+    def interpreter(self) -> Mapping[str, Any]:
+        """What the interpreter says of itself without `-I`; its keys are those of `interpreter.ASK`.
+
+        Raises:
+            InterpreterUnknown: it said nothing usable; the text says why.
+        """
+        if callable(self._interpreter):
+            tell = self._interpreter
+            try:
+                self._interpreter = tell()
+            except InterpreterUnknown as error:
+                self._interpreter = error
+        if isinstance(self._interpreter, InterpreterUnknown):
+            raise self._interpreter
+        return self._interpreter
+
+    def await_interpreter(self, tell: Callable[[], Mapping[str, Any]]) -> None:
+        """Say where the interpreter's words come from once a section asks for them."""
+        self._interpreter = tell
+
+    def real(self, path: str) -> str:
+        """Where an absolute path of the node lies on this machine."""
+        return path if self.live else os.path.join(self.root, path.lstrip("/"))
+
+    def read_text(self, path: str, limit_bytes: int = _TEXT_LIMIT_BYTES) -> str:
+        """A file's text; bytes that are not UTF-8 become lone surrogates.
+
+        Raises:
+            OSError: absent, unreadable, no regular file, or longer than `limit_bytes`.
+        """
+        return self.read_bytes(path, limit_bytes).decode("utf-8", "surrogateescape")
+
+    def read_bytes(self, path: str, limit_bytes: int = _TEXT_LIMIT_BYTES) -> bytes:
+        """A file's bytes.
+
+        Raises:
+            OSError: absent, unreadable, no regular file, or longer than `limit_bytes`.
+        """
+        # Opening a FIFO blocks without O_NONBLOCK, and reading a device or a socket has effects.
+        fd = os.open(self._checked(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            mode = os.fstat(fd).st_mode
+            if stat.S_ISDIR(mode):
+                _refuse(errno.EISDIR, path)
+            if not stat.S_ISREG(mode):
+                raise OSError(errno.EINVAL, "Not a regular file", path)
+            parts: List[bytes] = []
+            size = 0
+            while True:
+                part = os.read(fd, min(1 << 20, limit_bytes + 1 - size))
+                if not part:
+                    return b"".join(parts)
+                parts.append(part)
+                size += len(part)
+                if size > limit_bytes:
+                    raise OSError(errno.EFBIG, f"Longer than {limit_bytes} bytes", path)
+        finally:
+            os.close(fd)
+
+    def list_dir(self, path: str) -> List[str]:
+        """The names in a folder, sorted.
+
+        Raises:
+            OSError: absent, unreadable or no folder.
+        """
+        return sorted(os.listdir(self._checked(path)))
+
+    def exists(self, path: str) -> bool:
+        """Whether something is there; False where that may not be seen."""
+        try:
+            os.stat(self._checked(path))
+        except OSError:
+            return False
+        return True
+
+    def is_dir(self, path: str) -> bool:
+        """Whether a folder is there; False where that may not be seen."""
+        try:
+            return stat.S_ISDIR(os.stat(self._checked(path)).st_mode)
+        except OSError:
+            return False
+
+    def readlink(self, path: str) -> str:
+        """Where a symbolic link points, as it is written.
+
+        Raises:
+            OSError: absent or no link.
+        """
+        return os.readlink(self._checked(path))
+
+    def run(self, argv: Sequence[str], timeout_s: float = 3.0, limit_bytes: int = _TEXT_LIMIT_BYTES) -> Ran:
+        """What a program says, without a shell, without standard input, with LC_ALL=C.
+
+        A fake node answers from `commands` of its node.json, by the words joined with spaces.
+
+        Raises:
+            ProgramMissing: it is not installed.
+            ProgramTimeout: it was ended, with all below it, after `timeout_s`.
+            ProgramFailed: it said more than `limit_bytes`.
+        """
+        if self.live:
+            return child.run(argv, self.environ, timeout_s, limit_bytes=limit_bytes)
+        told = self._commands.get(" ".join(argv))
+        if told is None:
+            raise ProgramMissing(f"{argv[0]}: not found")
+        if told.get("hang"):
+            raise ProgramTimeout(f"{argv[0]}: no answer within {timeout_s:g} s")
+        return Ran(told.get("rc", 0), told.get("stdout", ""), told.get("stderr", ""))
+
+    def call(self, function: Callable[[], Any], timeout_s: float) -> Any:
+        """What `function()` returns, from a child of its own: it may crash or never return.
+
+        Raises:
+            ChildFailed: it did, or it raised.
+        """
+        return child.call(function, timeout_s)
+
+    def _checked(self, path: str) -> str:
+        if "\0" in path:
+            _refuse(errno.EINVAL, path)
+        if self._denied and _below(path, self._denied):
+            _refuse(errno.EACCES, path)
+        return self.real(path)
+
+
+def _below(path: str, folders: Tuple[str, ...]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def _refuse(number: int, path: str) -> NoReturn:
+    raise OSError(number, os.strerror(number), path)

@@ -1,0 +1,170 @@
+"""The interpreter as its user starts it, and whether root may start it at all.
+
+The probe itself runs under `python -I`, which drops PYTHONPATH and the user's site folder. What
+the interpreter's work would see is asked of a second process of the same executable, started
+without `-I`, in the working directory, with the environment as it is.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import site
+import stat
+import sys
+from typing import Any, Dict, Iterator, List, Mapping, Optional
+
+from envaudit.probe import Refused
+
+TIMEOUT_S = 4.0
+LIMIT_BYTES = 60_000
+
+# ASCII has separators for this: importing json would cost the child 10 to 15 ms.
+_FIELD = "\x1e"
+_ITEM = "\x1f"
+
+# `-c` puts the working directory first on sys.path. It is dropped before anything is imported, so
+# that no file there runs, and from the record, since it belongs to `-c` and not to the environment.
+ASK = """
+import sys
+path = list(sys.path)
+if path and path[0] == "" and not getattr(sys.flags, "safe_path", False):
+    del path[0]
+    del sys.path[0]
+import os, site, _imp
+flags = [n for n in dir(sys.flags) if n[0] != "_" and n not in ("count", "index") and n[:2] != "n_"]
+say = {
+    "executable": [sys.executable],
+    "version": [sys.version.split()[0]],
+    "version_info": [str(part) for part in sys.version_info],
+    "build": [" ".join(sys.version.split())],
+    "implementation": [sys.implementation.name],
+    "prefix": [sys.prefix],
+    "base_prefix": [sys.base_prefix],
+    "exec_prefix": [sys.exec_prefix],
+    "platform": [sys.platform],
+    "soabi": [(_imp.extension_suffixes() or [""])[0].strip(".").rpartition(".")[0]],
+    "flags": ["%s=%d" % (n, int(getattr(sys.flags, n))) for n in flags],
+    "path": path,
+    "site_packages": site.getsitepackages(),
+    "user_site": [site.getusersitepackages()],
+    "user_site_enabled": [str(site.ENABLE_USER_SITE)],
+}
+text = "\\x1e".join(key + "\\x1f" + "\\x1f".join(items) for key, items in say.items())
+os.write(1, os.fsencode(text) + b"\\n")
+"""
+
+_LISTS = ("path", "site_packages")
+
+
+def question(executable: str) -> List[str]:
+    """The argv that makes an interpreter describe itself; `-B`: it leaves no bytecode behind."""
+    return [executable, "-B", "-c", ASK]
+
+
+def parse(said: bytes, environ: Mapping[str, str]) -> Dict[str, Any]:
+    """What the interpreter said, by key.
+
+    `flags` maps names to integers, `version_info` is `[3, 11, 7, "final", 0]`, `path` and
+    `site_packages` are lists of folders, `user_site_enabled` is a bool, all others are texts.
+
+    Raises:
+        ValueError: it is not what `ASK` prints.
+    """
+    fields: Dict[str, List[str]] = {}
+    for field in os.fsdecode(said).rstrip("\n").split(_FIELD):
+        key, *items = field.split(_ITEM)
+        fields[key] = items
+    try:
+        told: Dict[str, Any] = {
+            key: items if key in _LISTS else items[0]
+            for key, items in fields.items()
+            if key not in ("version_info", "flags", "user_site_enabled")
+        }
+        told["version_info"] = [int(item) if item.isdigit() else item for item in fields["version_info"]]
+        told["flags"] = {name: int(number) for name, _, number in (f.partition("=") for f in fields["flags"])}
+        told["user_site_enabled"] = fields["user_site_enabled"] == ["True"]
+        told["path"] = [entry for entry in told["path"] if entry]
+        told["prefix"], told["executable"]
+    except (KeyError, IndexError, ValueError):
+        raise ValueError("the interpreter printed something else than its description") from None
+    # The `-B` of the question is not the user's.
+    told["flags"]["dont_write_bytecode"] = int(bool(environ.get("PYTHONDONTWRITEBYTECODE")))
+    return told
+
+
+def check_trust(executable: str) -> None:
+    """Refuse, as root, an interpreter whose files or site folders somebody else can write.
+
+    Python runs the `.pth` files of its site folders at every start: whoever writes there runs code
+    as root. Somebody else is an owner other than root, or anybody where all may write. Group
+    permission does not count: Debian ships /usr/local writable by its empty group `staff`. A folder
+    with the sticky bit, such as /tmp, is no fault: what root owns inside cannot be replaced.
+
+    Raises:
+        Refused: naming the path, who can write it, and what to do.
+    """
+    if not _is_real_root():
+        return
+    for path in _runs_at_start(executable):
+        writer = _writer(path)
+        if writer is not None:
+            raise Refused(
+                f"as root, {executable} is not started: {writer}, and Python runs what lies there at "
+                "start-up. Run the audit as that user, or with a Python that only root can write."
+            )
+
+
+def _is_real_root() -> bool:
+    """Whether this process is root of the machine, not of a user namespace (a rootless container)."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            first = file.readline().split()
+    except OSError:
+        return True
+    return first[:2] == ["0", "0"] or len(first) != 3
+
+
+def _runs_at_start(executable: str) -> Iterator[str]:
+    real = os.path.realpath(executable)
+    yield real
+    prefixes = {os.path.dirname(os.path.dirname(path)) for path in (os.path.abspath(executable), real)}
+    if os.path.realpath(sys.executable or "") == real:
+        prefixes |= {sys.prefix, sys.base_prefix}
+        folders = set(site.getsitepackages())
+    else:
+        folders = set()
+    for prefix in sorted(prefixes):
+        yield os.path.join(prefix, "bin")
+        yield os.path.join(prefix, "pyvenv.cfg")
+        for lib in ("lib", "lib64"):
+            standard = glob.glob(os.path.join(glob.escape(prefix), lib, "python3*"))
+            folders.update(standard)
+            for name in ("site-packages", "dist-packages"):
+                folders.update(os.path.join(folder, name) for folder in standard)
+    for folder in sorted(folders):
+        yield folder
+        yield from sorted(glob.glob(os.path.join(glob.escape(folder), "*.pth")))
+
+
+def _writer(path: str) -> Optional[str]:
+    """Who can change `path` or replace a folder above it, in words; None when only root can."""
+    parts: List[str] = []
+    for start in (os.path.abspath(path), os.path.realpath(path)):
+        here = start
+        while here not in parts:
+            parts.append(here)
+            here = os.path.dirname(here)
+    for part in parts:
+        try:
+            seen = os.lstat(part)
+        except OSError:
+            continue  # not there: nothing runs
+        if seen.st_uid != 0:
+            return f"{part} belongs to user {seen.st_uid}"
+        open_to_all = seen.st_mode & stat.S_IWOTH and not stat.S_ISLNK(seen.st_mode)
+        if open_to_all and not (stat.S_ISDIR(seen.st_mode) and seen.st_mode & stat.S_ISVTX):
+            return f"{part} can be written by everybody"
+    return None

@@ -1,0 +1,1 @@
+"""One module a subject; the file's name is its registration (see `envaudit.probe.registry`)."""
