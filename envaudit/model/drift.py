@@ -54,8 +54,12 @@ class Drift:
 
     @property
     def outliers(self) -> Tuple[str, ...]:
-        """The nodes that are not in the reference group; on a tie all of them."""
-        return tuple(node for group in self.groups if group.nodes != self.reference for node in group.nodes)
+        """The nodes known not to be in the reference group; on a tie all whose value is known.
+
+        Of a drift that is not comparable (kind `unknown`), the nodes whose value is not known.
+        """
+        off = [group for group in self.groups if (group.state == "unknown") == (self.kind == "unknown")]
+        return tuple(node for group in off if group.nodes != self.reference for node in group.nodes)
 
 
 def join_path(*segments: str) -> str:

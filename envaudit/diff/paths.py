@@ -1,0 +1,145 @@
+"""Which fact paths a comparison looks at: `--section`, `--only`, `--ignore`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Iterable, Pattern, Sequence, Tuple
+
+from envaudit.errors import UsageError
+from envaudit.model.codec import SECTION_SCHEMAS
+from envaudit.model.drift import join_path
+
+# One character of a segment; `~0` and `~1` are one character each.
+_ONE = "(?:~[01]|[^/~])"
+_ANY_SEGMENTS = "(?:[^/]*/)*"
+
+
+@dataclass(frozen=True)
+class PathPattern:
+    """A path with wildcards, as the user wrote it.
+
+    `*` and `?` stand for characters within one segment, `**` for any number of segments; `~0`
+    and `~1` are `~` and `/` within a segment. What matches a path matches all below it too.
+
+    Attributes:
+        text: as written.
+        head: what the first segment, a section's name, must look like.
+        whole: what the path must look like.
+    """
+
+    text: str
+    head: Pattern[str]
+    whole: Pattern[str]
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> PathPattern:
+        """A pattern from its text; `where` names the option.
+
+        Raises:
+            UsageError: it is empty, or a `~` stands alone.
+        """
+        segments = text.strip("/").split("/")
+        while len(segments) > 1 and segments[-1] == "**":
+            segments.pop()
+        if segments == [""]:
+            raise UsageError("an empty pattern", where=where, next_step="Give a path: conda/packages/*.")
+        if re.search("~(?![01])", text):
+            raise UsageError(
+                f"'{text}' has a lone '~'", where=where, next_step="Write ~0 for '~' and ~1 for '/'."
+            )
+        *parents, last = segments
+        whole = "".join(_ANY_SEGMENTS if part == "**" else f"{_segment(part)}/" for part in parents)
+        whole += ".*" if last == "**" else _segment(last)
+        head = ".*" if segments[0] == "**" else _segment(segments[0])
+        return cls(text, re.compile(f"{head}\\Z"), re.compile(f"{whole}(?:/.*)?\\Z", re.DOTALL))
+
+
+@dataclass(frozen=True)
+class PathFilter:
+    """The paths that are compared. Without any part, all of them are.
+
+    Attributes:
+        sections: names; empty for all.
+        only: patterns of which one must match; empty for all paths.
+        ignore: patterns of which none may match.
+    """
+
+    sections: Tuple[str, ...] = ()
+    only: Tuple[PathPattern, ...] = ()
+    ignore: Tuple[PathPattern, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        sections: Sequence[str] = (),
+        only: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        known: Iterable[str] = (),
+    ) -> PathFilter:
+        """A filter from what the user typed.
+
+        Args:
+            sections: section names.
+            only: patterns to keep.
+            ignore: patterns to leave out.
+            known: section names of the fingerprints at hand, beside those this version knows.
+
+        Raises:
+            UsageError: a pattern that is empty or badly escaped, or a section that cannot exist.
+        """
+        names = sorted({*SECTION_SCHEMAS, *known})
+        for name in sections:
+            if name not in names:
+                raise _no_section(name, f"--section {name}", names)
+        parsed = {"--only": only, "--ignore": ignore}
+        patterns = {
+            option: tuple(PathPattern.parse(text, option) for text in texts)
+            for option, texts in parsed.items()
+        }
+        for option, of_option in patterns.items():
+            for pattern in of_option:
+                if not any(pattern.head.match(name) for name in names):
+                    head = pattern.text.strip("/").split("/")[0]
+                    raise _no_section(head, f"{option} {pattern.text}", names)
+        return cls(tuple(sections), patterns["--only"], patterns["--ignore"])
+
+    def ignores(self, path: str) -> bool:
+        """Whether `path`, or one above it, is left out."""
+        return any(pattern.whole.match(path) for pattern in self.ignore)
+
+    def selects(self, path: str, value: object = None) -> bool:
+        """Whether `path`, one above it, or one inside the map `value` is asked for.
+
+        The inside counts because a map that is missing takes the facts within it along.
+        """
+        if not self.only or any(pattern.whole.match(path) for pattern in self.only):
+            return True
+        return isinstance(value, dict) and any(
+            self.selects(f"{path}/{join_path(key)}", item) for key, item in value.items()
+        )
+
+    def covers(self, section: str) -> bool:
+        """Whether anything of a section may be compared, as far as its name tells."""
+        if self.sections and section not in self.sections:
+            return False
+        if self.ignores(section):
+            return False
+        return not self.only or any(pattern.head.match(section) for pattern in self.only)
+
+    def covered(self, sections: Iterable[str]) -> Tuple[str, ...]:
+        """Those of `sections` of which anything may be compared, sorted."""
+        return tuple(sorted(name for name in sections if self.covers(name)))
+
+
+def _segment(glob: str) -> str:
+    marks = {"*": f"{_ONE}*", "?": _ONE}
+    return "".join(marks.get(character, re.escape(character)) for character in glob)
+
+
+def _no_section(name: str, where: str, names: Sequence[str]) -> UsageError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, names, n=1)
+    advice = f"Did you mean '{near[0]}'?" if near else f"Sections: {', '.join(names)}."
+    return UsageError(f"no section is called '{name}'", where=where, next_step=advice)
