@@ -1,0 +1,76 @@
+"""The generic rule: facts that differ and that no other rule has a word for."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, Sequence, Tuple
+
+from envaudit.model.drift import Drift, join_path, split_path
+from envaudit.model.nodeset import fold
+from envaudit.rules.registry import Evidence, Found, Policy, rule
+
+# From so many on, what differs on the same nodes in one section is one finding with a line each.
+FOLD_FROM = 4
+
+_VERBS = {"changed": "differs", "missing": "is missing", "extra": "is extra"}
+
+
+@rule(
+    "EA299",
+    severity="error",
+    scope="cross",
+    title="facts differ",
+    why="Ranks that run other software or other settings compute other numbers, or wait for each other.",
+)
+def facts_differ(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """One finding a drift; many drifts of one section on the same nodes are one finding."""
+    families: Dict[Tuple[Tuple[str, ...], str], List[Drift]] = {}
+    for drift in evidence.drifts:
+        if drift.kind != "unknown":
+            families.setdefault((drift.outliers, drift.section), []).append(drift)
+    for (outliers, _), drifts in families.items():
+        if len(drifts) >= FOLD_FROM:
+            yield _folded(outliers, drifts)
+        else:
+            for drift in drifts:
+                yield Found(
+                    message=f"{drift.path} {_VERBS[drift.kind]}",
+                    nodes=outliers,
+                    path=drift.path,
+                    evidence=_not_known(drifts),
+                    drifts=(drift,),
+                )
+
+
+def _folded(outliers: Tuple[str, ...], drifts: Sequence[Drift]) -> Found:
+    common = _common_path(drifts)
+    packages = {split_path(drift.path)[2] for drift in drifts if _is_of_package(drift)}
+    if len(packages) > 1 and all(_is_of_package(drift) for drift in drifts):
+        message = f"{len(packages)} packages differ"
+    else:
+        message = f"{len(drifts)} facts of {common} differ"
+    return Found(message, outliers, common, _not_known(drifts), drifts=tuple(drifts))
+
+
+def _is_of_package(drift: Drift) -> bool:
+    segments = split_path(drift.path)
+    return len(segments) > 2 and segments[:2] in (("conda", "packages"), ("packages", "distributions"))
+
+
+def _common_path(drifts: Sequence[Drift]) -> str:
+    paths = [split_path(drift.path) for drift in drifts]
+    common = []
+    for parts in zip(*paths):
+        if len(set(parts)) > 1:
+            break
+        common.append(parts[0])
+    return join_path(*common)
+
+
+def _not_known(drifts: Sequence[Drift]) -> Tuple[str, ...]:
+    """Which nodes could not be held against the others, and why."""
+    unknown: Dict[str, List[str]] = {}
+    for drift in drifts:
+        for group in drift.groups:
+            if group.state == "unknown":
+                unknown.setdefault(group.why, []).extend(group.nodes)
+    return tuple(f"not known on {fold(nodes)}: {why}" for why, nodes in sorted(unknown.items()))

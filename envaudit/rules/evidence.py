@@ -1,0 +1,119 @@
+"""Evidence that is not there: it is never good evidence, and never a pass."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, Tuple
+
+from envaudit.model.drift import Drift
+from envaudit.model.fingerprint import Fingerprint
+from envaudit.model.nodeset import natural_key
+from envaudit.rules.registry import Evidence, Found, Policy, rule
+
+# Sources that look at a node themselves. A lock or a foreign report says what it says.
+_LOOKING = ("probe", "inband")
+
+
+@rule(
+    "EA901",
+    severity="incomplete",
+    scope="node",
+    title="no evidence",
+    why="A node that did not answer may be the one that is wrong.",
+)
+def node_without_answer(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """One finding a cause; nodes that are gone for the same cause stand together."""
+    causes: Dict[Tuple[str, str], List[str]] = {}
+    for node in sorted(evidence.missing, key=natural_key):
+        gone = evidence.missing[node]
+        causes.setdefault((gone.kind, gone.why), []).append(node)
+    for (kind, why), nodes in causes.items():
+        yield Found(
+            message="no evidence",
+            nodes=tuple(nodes),
+            evidence=(f"{kind}: {why}" if why else kind,),
+            hint=evidence.missing[nodes[0]].next_step,
+        )
+
+
+@rule(
+    "EA902",
+    severity="incomplete",
+    scope="node",
+    title="section could not be read",
+    why="Nothing of its subject was compared on these nodes.",
+)
+def section_without_evidence(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """A section whose reading failed, or a required one that is not there at all."""
+    causes: Dict[Tuple[str, Tuple[str, ...]], List[str]] = {}
+    for fingerprint in evidence.fingerprints:
+        for name, section in sorted(fingerprint.sections.items()):
+            if section.status == "error" and evidence.covers(name):
+                causes.setdefault((name, section.errors), []).append(fingerprint.node)
+        for name in _not_there(fingerprint, evidence, policy):
+            causes.setdefault((name, ("not part of the answer",)), []).append(fingerprint.node)
+    for (name, errors), nodes in causes.items():
+        yield Found(f"{name} could not be read", tuple(nodes), name, errors)
+
+
+@rule(
+    "EA903",
+    severity="incomplete",
+    scope="node",
+    title="section read in part",
+    why="What could not be read was not compared.",
+)
+def section_in_part(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """A section of which something could not be read; the evidence lines say what."""
+    causes: Dict[Tuple[str, Tuple[str, ...]], List[str]] = {}
+    for fingerprint in evidence.fingerprints:
+        for name, section in sorted(fingerprint.sections.items()):
+            if section.status == "partial" and evidence.covers(name):
+                causes.setdefault((name, section.errors), []).append(fingerprint.node)
+    for (name, errors), nodes in causes.items():
+        yield Found(f"{name} was read in part", tuple(nodes), name, errors)
+
+
+@rule(
+    "EA904",
+    severity="incomplete",
+    scope="cross",
+    title="nothing to compare with",
+    why="One node is always like itself.",
+    how_to_fix="Name two nodes or more, or a reference such as node01@good.",
+)
+def nothing_to_compare(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """Fewer than two fingerprints. Nodes that did not answer are a cause that EA901 names."""
+    sides = len(evidence.fingerprints) + len(evidence.references)
+    if evidence.comparing and sides < 2 and not evidence.missing:
+        yield Found("nothing to compare with", tuple(one.node for one in evidence.fingerprints))
+
+
+@rule(
+    "EA905",
+    severity="info",
+    scope="cross",
+    title="facts not comparable",
+    why="They belong to another launch, or an older probe did not read them.",
+)
+def not_comparable(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """One finding a reason, with all paths that it holds for."""
+    reasons: Dict[Tuple[str, Tuple[str, ...]], List[Drift]] = {}
+    for drift in evidence.drifts:
+        if drift.kind == "unknown":
+            whys = sorted({group.why for group in drift.groups if group.state == "unknown"})
+            reason = "other launch" if whys[0].startswith("other launch") else ", ".join(whys)
+            reasons.setdefault((reason, drift.outliers), []).append(drift)
+    for (reason, nodes), drifts in reasons.items():
+        yield Found(
+            message=f"not compared, {reason}: {', '.join(drift.path for drift in drifts)}",
+            nodes=nodes,
+            path=drifts[0].path if len(drifts) == 1 else "",
+            drifts=tuple(drifts),
+        )
+
+
+def _not_there(fingerprint: Fingerprint, evidence: Evidence, policy: Policy) -> Iterator[str]:
+    if fingerprint.source in _LOOKING:
+        for name in policy.require:
+            if name not in fingerprint.sections and evidence.covers(name):
+                yield name
