@@ -1,0 +1,62 @@
+"""Fixtures of the lab; see the package for what it is made of.
+
+Without root or a Debian package the tests are skipped and say why. With ENVAUDIT_REQUIRE_LAB=1 that
+is a failure: a CI that lost its lab must not stay green.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Iterator
+
+import pytest
+
+from tests.lab import chrony
+from tests.lab.cluster import Cluster
+from tests.lab.faults import Faults
+from tests.lab.requirements import missing
+from tests.lab.slurm import Slurm
+
+
+def _demand(*parts: str) -> None:
+    reasons = [reason for part in parts for reason in missing(part)]
+    if not reasons:
+        return
+    text = "no lab: " + "; ".join(reasons)
+    if os.environ.get("ENVAUDIT_REQUIRE_LAB") == "1":
+        pytest.fail(text, pytrace=False)
+    pytest.skip(text)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Four healthy nodes with one training environment and an NVIDIA driver each."""
+    _demand("cluster", "compiler")
+    with Cluster(4) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def faults(cluster: Cluster) -> Iterator[Faults]:
+    """Breaks nodes of `cluster` for one test."""
+    with Faults(cluster) as faults:
+        yield faults
+
+
+@pytest.fixture(scope="session")
+def chrony_cluster() -> Iterator[Cluster]:
+    """Three nodes that all follow one clock."""
+    _demand("cluster", "chrony")
+    with Cluster(3) as cluster:
+        chrony.start(cluster)
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Slurm]:
+    """Slurm over two nodes, which are `slurm.cluster`."""
+    _demand("cluster", "slurm")
+    with Cluster(2) as cluster:
+        slurm = Slurm(cluster)
+        slurm.start()
+        yield slurm
