@@ -72,14 +72,15 @@ def load(named: Optional[str], start: str) -> Configuration:
     tables: List[Tuple[str, Dict[str, Any]]] = []
     own = os.path.join(trusted.folder("XDG_CONFIG_HOME", ".config"), FILE_NAME)
     if os.path.exists(own):
-        tables.append((own, read_table(own)))
+        tables.append((own, parse_table(own, read_bytes(own))))
     if named is not None:
-        tables.append((named, read_table(named)))
+        tables.append((named, parse_table(named, read_bytes(named))))
     else:
         found = discover(start)
         if found is not None and os.path.realpath(found) != os.path.realpath(own):
-            table = read_table(found)
-            _demand_trust(found, table)
+            data = read_bytes(found)
+            table = parse_table(found, data)
+            _demand_trust(found, data, table)
             tables.append((found, table))
     faults: List[str] = []
     for path, table in tables:
@@ -117,8 +118,12 @@ def discover(start: str) -> Optional[str]:
         here = parent
 
 
-def read_table(path: str) -> Dict[str, Any]:
-    """The envaudit table of a file."""
+def read_bytes(path: str) -> bytes:
+    """A configuration file as it is now.
+
+    Raises:
+        InputError: it cannot be read, or is too large to be one.
+    """
     try:
         with open(path, "rb") as file:
             data = file.read(_MAX_BYTES + 1)
@@ -126,12 +131,20 @@ def read_table(path: str) -> Dict[str, Any]:
         raise InputError("cannot be read", where=path, why=error.strerror or str(error)) from None
     if len(data) > _MAX_BYTES:
         raise InputError(f"larger than {_MAX_BYTES} bytes", where=path)
+    return data
+
+
+def parse_table(path: str, data: bytes) -> Dict[str, Any]:
+    """The envaudit table of a file's content."""
     try:
-        table = tomllib.loads(data.decode("utf-8"))
+        table = tomllib.loads(data.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError("not TOML", where=path, why=str(error)) from None
     if os.path.basename(path) == "pyproject.toml":
-        table = table.get("tool", {}).get("envaudit", {})
+        tool = table.get("tool")
+        table = tool.get("envaudit", {}) if isinstance(tool, dict) else {}
+    if not isinstance(table, dict):
+        raise UsageError("tool.envaudit: expected a table", where=path)
     return table
 
 
@@ -143,9 +156,9 @@ def executing_keys(table: Mapping[str, Any]) -> List[str]:
     return [f"nodes.{key} = {nodes[key]!r}" for key in EXECUTING_KEYS if key in nodes]
 
 
-def _demand_trust(path: str, table: Mapping[str, Any]) -> None:
+def _demand_trust(path: str, data: bytes, table: Mapping[str, Any]) -> None:
     keys = executing_keys(table)
-    if keys and not trusted.is_trusted(path):
+    if keys and not trusted.is_trusted(path, data):
         raise UsageError(
             "has keys that execute something: " + ", ".join(key.split(" = ")[0] for key in keys),
             where=path,

@@ -17,6 +17,8 @@ from envaudit.model.codec import NODE_NAME
 
 PATH_ENDINGS = (".json", ".json.gz", ".yml", ".yaml", ".toml", ".txt", ".xml", ".lock")
 
+_MAX_NODES = 1_000_000
+_MAX_DIGITS = 18
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]*\Z")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z?)?\Z")
 
@@ -69,6 +71,9 @@ def expand(text: str) -> Tuple[str, ...]:
     Raises:
         UsageError: not a node set, no node in it, an unknown group or an unsafe name.
     """
+    for first, last in re.findall(r"(\d+)-(\d+)", text):
+        if len(last) > _MAX_DIGITS or int(last) - int(first) >= _MAX_NODES:
+            raise UsageError(f"'{text}' names more than {_MAX_NODES} nodes")
     names = _expand(text)
     if not names:
         raise UsageError(f"node set '{text}' is empty", next_step="Name at least one node.")

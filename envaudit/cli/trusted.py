@@ -7,7 +7,7 @@ import json
 import os
 from typing import Dict
 
-from envaudit.errors import InputError, NeededError
+from envaudit.errors import NeededError
 from envaudit.store import atomic_write
 
 
@@ -17,14 +17,14 @@ def folder(variable: str, fallback: str) -> str:
     return os.path.join(base, "envaudit")
 
 
-def is_trusted(path: str) -> bool:
-    """Whether this file, as it is now, has been trusted."""
-    return _records().get(os.path.realpath(path)) == _sha256(path)
+def is_trusted(path: str, data: bytes) -> bool:
+    """Whether this file, with the content that was just read, has been trusted."""
+    return _records().get(os.path.realpath(path)) == hashlib.sha256(data).hexdigest()
 
 
-def trust(path: str) -> str:
-    """Record a file as it is now; gives its sha256."""
-    digest = _sha256(path)
+def trust(path: str, data: bytes) -> str:
+    """Record a file with this content; gives its sha256."""
+    digest = hashlib.sha256(data).hexdigest()
     records = _records()
     records[os.path.realpath(path)] = digest
     _write(records)
@@ -63,11 +63,3 @@ def _write(records: Dict[str, str]) -> None:
     except OSError as error:
         raise NeededError("cannot be made", where=os.path.dirname(path), why=str(error)) from None
     atomic_write(path, (json.dumps(records, indent=1, sort_keys=True) + "\n").encode())
-
-
-def _sha256(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-    except OSError as error:
-        raise InputError("cannot be read", where=path, why=error.strerror or str(error)) from None

@@ -1,0 +1,77 @@
+"""Asking live nodes: configuration, transport, progress; or this machine alone in the one-file form."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Sequence, Tuple
+
+from envaudit.cli.progress import shown_progress
+from envaudit.cli.selection import choose_targets, choose_transport, selected_nodes, this_node
+from envaudit.errors import UsageError
+from envaudit.model import Snapshot
+
+try:
+    from envaudit.cli import configuration
+except ImportError:  # the one-file form reads no TOML
+    configuration = None  # type: ignore[assignment]
+
+
+def is_one_file() -> bool:
+    """Whether this is the one-file form, which reads the machine it runs on and no other."""
+    return configuration is None
+
+
+def ask_selected(options: argparse.Namespace) -> Snapshot:
+    """Ask the nodes that `--nodes`, `--hostfile` or `--all` choose; without them this machine."""
+    if is_one_file():
+        return _ask_here(options)
+    settings = configuration.load(options.config, os.getcwd())
+    return ask(selected_nodes(options, settings), options)
+
+
+def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
+    """Ask some nodes; none of them means this machine.
+
+    Raises:
+        UsageError: a configuration, node set or template that cannot be used.
+        Interrupted: Ctrl-C; whatever ran on the nodes has been ended.
+    """
+    if is_one_file():
+        if tuple(nodes) not in ((), (this_node(),)):
+            raise UsageError(
+                "this one-file form reads the machine it runs on, no other node",
+                next_step="Install the package to ask nodes: pip install envaudit.",
+            )
+        return _ask_here(options)
+    from envaudit.transport import Request, gather
+
+    settings = configuration.load(options.config, os.getcwd())
+    transport = choose_transport(options, settings, nodes)
+    local = transport.launch == "local"
+    targets = choose_targets(options, settings, nodes or (this_node(),), transport.launch)
+    request = Request(
+        sections=_sections(options),
+        workdir=options.workdir or settings.nodes.workdir or (os.getcwd() if local else None),
+        timeout_s=options.timeout or settings.nodes.timeout_s,
+        fanout=options.fanout or settings.nodes.fanout,
+    )
+    with shown_progress(len(targets)) as progress:
+        return gather(transport, targets, request, progress)
+
+
+def _ask_here(options: argparse.Namespace) -> Snapshot:
+    for name in ("nodes", "hostfile", "all", "transport", "python", "config"):
+        if getattr(options, name, None):
+            raise UsageError(
+                f"--{name} is not for this one-file form, which reads the machine it runs on",
+                next_step="Install the package: pip install envaudit.",
+            )
+    from envaudit.transport.inband import read_here
+
+    fingerprint = read_here(this_node(), sections=_sections(options), workdir=options.workdir or os.getcwd())
+    return Snapshot((fingerprint,))
+
+
+def _sections(options: argparse.Namespace) -> Tuple[str, ...]:
+    return tuple(getattr(options, "section", None) or ())

@@ -1,0 +1,85 @@
+"""Two ways to compare what references name: node by node against a reference, or all with all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+from envaudit.cli.loading import Loaded
+from envaudit.diff import PathFilter, compare, compare_to_reference
+from envaudit.errors import UsageError
+from envaudit.model import Drift, Fingerprint, Missing
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was compared with what.
+
+    Attributes:
+        fingerprints: all that took part, under the labels that the drifts use.
+        missing: the nodes that gave no evidence, under such labels too.
+        drifts: what differs.
+        current: the fingerprints that are judged; without a baseline all of them.
+    """
+
+    fingerprints: Tuple[Fingerprint, ...]
+    missing: Mapping[str, Missing]
+    drifts: Tuple[Drift, ...]
+    current: Tuple[Fingerprint, ...]
+
+
+def compare_loaded(sides: Sequence[Loaded], paths: PathFilter) -> Comparison:
+    """Compare as the grammar says: two sides with equal node sets node by node, else all with all.
+
+    Raises:
+        UsageError: there is one node only, or a side names the same nodes live twice.
+    """
+    if len(sides) == 2 and set(sides[0].nodes) == set(sides[1].nodes):
+        return _node_by_node(sides[0], sides[1], paths)
+    fingerprints, missing = _labelled(sides)
+    if len(fingerprints) + len(missing) < 2:
+        raise UsageError(
+            "one node alone has nothing to be compared with",
+            next_step="Name a second node, or what is stored of this one: envaudit diff node01@good node01.",
+        )
+    return Comparison(fingerprints, missing, compare(fingerprints, paths), fingerprints)
+
+
+def _node_by_node(before: Loaded, now: Loaded, paths: PathFilter) -> Comparison:
+    """Basis baseline: the first side is the reference of the second."""
+    suffix, own = before.suffix, now.suffix
+    if suffix == own:
+        if before.reference.path is None:
+            raise UsageError(f"'{before.reference.text}' is named twice")
+        suffix, own = f"@{before.reference.text}", f"@{now.reference.text}"
+    both = [node for node in before.fingerprints if node in now.fingerprints]
+    reference = {node: before.fingerprints[node] for node in both}
+    current = {node: now.fingerprints[node] for node in both}
+    drifts = compare_to_reference(reference, current, basis="baseline", suffix=suffix, paths=paths)
+    missing = {f"{node}{suffix}": gone for node, gone in before.missing.items()}
+    missing.update(now.missing)
+    labelled = tuple(replace(each, node=f"{node}{suffix}") for node, each in reference.items())
+    judged = tuple(current.values())
+    return Comparison((*labelled, *judged), missing, drifts, judged)
+
+
+def _labelled(sides: Sequence[Loaded]) -> Tuple[Tuple[Fingerprint, ...], Dict[str, Missing]]:
+    """All nodes of all sides; a name that more than one side has is told apart by its suffix."""
+    seen: Dict[str, int] = {}
+    for side in sides:
+        for node in side.nodes:
+            seen[node] = seen.get(node, 0) + 1
+    fingerprints: List[Fingerprint] = []
+    missing: Dict[str, Missing] = {}
+    labels = set()
+    for side in sides:
+        for node in side.nodes:
+            label = node if seen[node] == 1 else f"{node}{side.suffix}"
+            if label in labels:
+                raise UsageError(f"'{label}' is named twice")
+            labels.add(label)
+            if node in side.fingerprints:
+                fingerprints.append(replace(side.fingerprints[node], node=label))
+            else:
+                missing[label] = side.missing[node]
+    return tuple(fingerprints), missing

@@ -1,0 +1,85 @@
+"""From references to fingerprints: files read, tags resolved, live nodes asked, all at once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass, replace
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+from envaudit.cli import asking
+from envaudit.cli.references import Reference
+from envaudit.errors import UsageError
+from envaudit.model import Fingerprint, Missing, Snapshot
+from envaudit.store import Store, read_snapshot_file
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What stands behind one reference, by node name; no node is in both maps."""
+
+    reference: Reference
+    fingerprints: Mapping[str, Fingerprint]
+    missing: Mapping[str, Missing]
+
+    @property
+    def nodes(self) -> Tuple[str, ...]:
+        """Every node that the reference names."""
+        return (*self.fingerprints, *self.missing)
+
+    @property
+    def suffix(self) -> str:
+        """What tells this side's nodes from the same nodes elsewhere: `@good`, `@a.json`."""
+        if self.reference.path is not None:
+            return "@" + os.path.basename(self.reference.path)
+        return f"@{self.reference.when}" if self.reference.when else ""
+
+
+def add_store_option(parser: argparse.ArgumentParser) -> None:
+    """`--store DIR`."""
+    parser.add_argument("--store", metavar="DIR", help="default: .envaudit here or above")
+
+
+def open_store(options: argparse.Namespace) -> Store:
+    """The store that `--store` names, or the one found upward."""
+    return Store(options.store or Store.find(os.getcwd()))
+
+
+def load(references: Sequence[Reference], options: argparse.Namespace) -> List[Loaded]:
+    """Every reference resolved; live nodes of all of them are asked in one go.
+
+    Raises:
+        UsageError: a tag, time or node that the store does not have.
+        InputError: a file that is no snapshot.
+    """
+    stored = getattr(options, "stored", False)
+    if stored:
+        references = [
+            replace(reference, when=reference.when or "latest") if reference.path is None else reference
+            for reference in references
+        ]
+    live = sorted({node for ref in references if ref.path is None and ref.when is None for node in ref.nodes})
+    # Files and tags first: a mistyped tag is told before any node is asked.
+    loaded: Dict[int, Loaded] = {}
+    for index, reference in enumerate(references):
+        if reference.path is not None:
+            loaded[index] = _of_snapshot(reference, read_snapshot_file(reference.path))
+        elif reference.when is not None:
+            found = open_store(options).resolve_many(reference.nodes, reference.when)
+            loaded[index] = Loaded(reference, found, {})
+    answered = asking.ask(live, options) if live else Snapshot(())
+    for index, reference in enumerate(references):
+        if index not in loaded:
+            wanted = set(reference.nodes)
+            loaded[index] = Loaded(
+                reference,
+                {node: each for node, each in answered.by_node.items() if node in wanted},
+                {node: gone for node, gone in answered.missing.items() if node in wanted},
+            )
+    return [loaded[index] for index in range(len(references))]
+
+
+def _of_snapshot(reference: Reference, snapshot: Snapshot) -> Loaded:
+    if not snapshot.fingerprints and not snapshot.missing:
+        raise UsageError("names no node", where=reference.text)
+    return Loaded(reference, snapshot.by_node, snapshot.missing)

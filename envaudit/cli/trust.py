@@ -1,0 +1,39 @@
+"""`envaudit trust`: honour the executing keys of this folder's configuration until it changes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from envaudit.cli import configuration, trusted
+from envaudit.errors import UsageError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options of `envaudit trust`."""
+    parser.add_argument("file", nargs="?", help="default: the envaudit.toml found upward from here")
+    parser.add_argument("--remove", action="store_true", help="trust the file no longer")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Record the file's path and sha256, and print what it may now run."""
+    path = options.file or configuration.discover(os.getcwd())
+    if path is None:
+        raise UsageError(
+            "there is no envaudit.toml here or above",
+            next_step="Name the file: envaudit trust FILE.",
+        )
+    if options.remove:
+        known = trusted.distrust(path)
+        sys.stdout.write(f"{path}: {'no longer trusted' if known else 'was not trusted'}\n")
+        return 0
+    data = configuration.read_bytes(path)
+    keys = configuration.executing_keys(configuration.parse_table(path, data))
+    digest = trusted.trust(path, data)
+    sys.stdout.write(f"{path}: trusted as sha256 {digest}, until it changes\n")
+    for key in keys:
+        sys.stdout.write(f"  {key}\n")
+    if not keys:
+        sys.stdout.write("  it has no key that executes something\n")
+    return 0

@@ -1,0 +1,128 @@
+"""`envaudit.toml`: found upward, all faults at once, executing keys only when trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envaudit.cli import configuration, trusted
+from envaudit.cli.configuration import Gate, Nodes
+from envaudit.errors import InputError, UsageError
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's configuration and state lie in a temporary folder."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a deeper one in it."""
+    (tmp_path / "project" / "deep").mkdir(parents=True)
+    return tmp_path / "project"
+
+
+def test_configuration_nowhere_gives_the_defaults(project: Path) -> None:
+    """No file is needed."""
+    assert (Nodes(), Gate(), ()) == (
+        (loaded := configuration.load(None, str(project))).nodes,
+        loaded.gate,
+        loaded.files,
+    )
+
+
+def test_configuration_is_found_upward_and_read(project: Path) -> None:
+    """Harmless keys are honoured without more ado."""
+    (project / "envaudit.toml").write_text(
+        '[nodes]\nhosts = "node[1-2]"\ntimeout = 9\n[gate]\nfail-on = "warning"\n'
+    )
+    loaded = configuration.load(None, str(project / "deep"))
+    assert Nodes(hosts="node[1-2]", timeout_s=9) == loaded.nodes
+    assert Gate(fail_on="warning") == loaded.gate
+
+
+def test_configuration_in_pyproject_is_found(project: Path) -> None:
+    """`[tool.envaudit]` of a pyproject.toml counts; a pyproject without it does not."""
+    (project / "deep" / "pyproject.toml").write_text("[tool.other]\n")
+    (project / "pyproject.toml").write_text('[tool.envaudit.nodes]\nhosts = "n1"\n')
+    assert "n1" == configuration.load(None, str(project / "deep")).nodes.hosts
+
+
+def test_configuration_with_many_faults_names_them_all(project: Path) -> None:
+    """Six mistakes, six lines, each with its key path."""
+    (project / "envaudit.toml").write_text(
+        "[nodes]\nhosts = 7\ntimeot = 3\nfanout = 0\ntransport = 'rsh'\n[gate]\nfail-on = 'never'\n[gates]\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        configuration.load(None, str(project))
+    message = str(caught.value)
+    for words in (
+        "6 faults",
+        "nodes.hosts: expected a node set, got 7",
+        "nodes.timeot: unknown key, did you mean 'timeout'?",
+        "nodes.fanout: expected a number, 1 to 4096, got 0",
+        "nodes.transport: expected one of ssh, exec, local, got 'rsh'",
+        "gate.fail-on: expected one of error, warning, info, got 'never'",
+        "gates: unknown table, did you mean 'gate'?",
+    ):
+        assert words in message
+
+
+@pytest.mark.parametrize(
+    "line", ["python = '/x/python'", "command = 'x {python}'", "ssh-config = 'c'", "interpreters = {n1='/x'}"]
+)
+def test_executing_key_in_a_found_file_is_refused_until_trusted(project: Path, line: str) -> None:
+    """A repository under test must not run code on the auditor's machine."""
+    file = project / "envaudit.toml"
+    file.write_text(f"[nodes]\n{line}\n")
+    with pytest.raises(UsageError, match="envaudit trust"):
+        configuration.load(None, str(project))
+    trusted.trust(str(file), file.read_bytes())
+    configuration.load(None, str(project))
+    file.write_text(file.read_text() + "# changed\n")
+    with pytest.raises(UsageError, match="envaudit trust"):
+        configuration.load(None, str(project))
+
+
+def test_executing_key_in_a_named_file_is_honoured(project: Path) -> None:
+    """`--config FILE` is the user's own word; ssh-config is relative to the file."""
+    file = project / "mine.toml"
+    file.write_text("[nodes]\nssh-config = 'lab/ssh_config'\n")
+    assert str(project / "lab" / "ssh_config") == configuration.load(str(file), "/").nodes.ssh_config
+
+
+def test_own_configuration_lies_under_the_project_file(own_folders: Path, project: Path) -> None:
+    """The user's own keys hold until a project's file says otherwise."""
+    own = own_folders / "config" / "envaudit" / "envaudit.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[nodes]\npython = '~/env/bin/python'\ntimeout = 5\n")
+    (project / "envaudit.toml").write_text("[nodes]\ntimeout = 7\n")
+    loaded = configuration.load(None, str(project))
+    assert ("~/env/bin/python", 7) == (loaded.nodes.python, loaded.nodes.timeout_s)
+
+
+def test_trust_record_that_is_damaged_trusts_nothing(own_folders: Path, project: Path) -> None:
+    """Half a state file asks the user again."""
+    file = project / "envaudit.toml"
+    file.write_text("[nodes]\npython = '/x'\n")
+    trusted.trust(str(file), file.read_bytes())
+    record = own_folders / "state" / "envaudit" / "trusted.json"
+    record.write_text(record.read_text()[:20])
+    assert trusted.is_trusted(str(file), file.read_bytes()) is False
+
+
+def test_named_file_that_is_not_there_is_an_input_error(project: Path) -> None:
+    """A mistyped `--config` is told, not passed over."""
+    with pytest.raises(InputError, match=r"nowhere\.toml"):
+        configuration.load(str(project / "nowhere.toml"), str(project))
+
+
+def test_file_that_is_not_toml_is_a_usage_error_with_its_place(project: Path) -> None:
+    """Line and column come from the parser."""
+    (project / "envaudit.toml").write_text("[nodes\n")
+    with pytest.raises(UsageError, match="line 1"):
+        configuration.load(None, str(project))

@@ -1,0 +1,59 @@
+"""The grammar of references."""
+
+from __future__ import annotations
+
+import pytest
+
+from envaudit.cli.references import Reference, expand, parse
+from envaudit.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("node01", Reference("node01", nodes=("node01",))),
+        ("node[1-3]", Reference("node[1-3]", nodes=("node1", "node2", "node3"))),
+        ("node10,node9", Reference("node10,node9", nodes=("node9", "node10"))),
+        ("node[01-02]@good", Reference("node[01-02]@good", nodes=("node01", "node02"), when="good")),
+        ("node01@latest", Reference("node01@latest", nodes=("node01",), when="latest")),
+        ("n1@2026-11-30T10:00", Reference("n1@2026-11-30T10:00", nodes=("n1",), when="2026-11-30T10:00")),
+        (
+            "n1@2026-11-30T10:00:09Z",
+            Reference("n1@2026-11-30T10:00:09Z", nodes=("n1",), when="2026-11-30T10:00:09Z"),
+        ),
+        ("a.json", Reference("a.json", path="a.json")),
+        ("./node01@good", Reference("./node01@good", path="./node01@good")),
+        ("node[1-4]!node2", Reference("node[1-4]!node2", nodes=("node1", "node3", "node4"))),
+    ],
+)
+def test_reference_of_each_form_is_read(text: str, expected: Reference) -> None:
+    """Paths, node sets, tags and times are told apart."""
+    assert expected == parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "node[", "node[2-1]", "node01@", "node01@9lives", "node01@..", "-oProxyCommand=x", "node01 -v;x"],
+)
+def test_reference_of_no_form_is_a_usage_error(text: str) -> None:
+    """Nothing that is no reference becomes an empty pass or an option of ssh."""
+    with pytest.raises(UsageError):
+        parse(text)
+
+
+def test_group_that_does_not_exist_is_a_usage_error() -> None:
+    """An unknown group is no empty node set."""
+    with pytest.raises(UsageError, match="no-such-group"):
+        parse("@no-such-group")
+
+
+def test_node_set_that_is_emptied_by_its_operators_is_a_usage_error() -> None:
+    """`node1!node1` names nobody, and nobody is no pass."""
+    with pytest.raises(UsageError, match="empty"):
+        expand("node1!node1")
+
+
+def test_node_set_of_absurd_size_is_refused_before_it_is_built() -> None:
+    """A mistyped range costs a message, not the memory of the machine."""
+    with pytest.raises(UsageError, match="1000000"):
+        expand("node[1-99999999999]")

@@ -1,0 +1,110 @@
+"""Which nodes the options choose, and the interpreter of each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from envaudit.cli import selection
+from envaudit.cli.configuration import Configuration, Nodes
+from envaudit.errors import InputError, UsageError
+from envaudit.model.codec import NODE_NAME
+
+
+def options(*words: str) -> argparse.Namespace:
+    """Parsed node options."""
+    parser = argparse.ArgumentParser()
+    selection.add_node_options(parser)
+    return parser.parse_args(words)
+
+
+def test_selection_without_options_means_this_machine() -> None:
+    """No node is named, and this machine has a name that is safe."""
+    assert () == selection.selected_nodes(options(), Configuration())
+    assert NODE_NAME.match(selection.this_node())
+
+
+def test_selection_by_two_ways_is_a_usage_error() -> None:
+    """`--nodes` beside `--all` has no obvious meaning."""
+    with pytest.raises(UsageError, match="--nodes and --all"):
+        selection.selected_nodes(options("--nodes", "n1", "--all"), Configuration())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node01\nnode02\n",
+        "node01:8\nnode02:8\n",
+        "node01 slots=8 max_slots=9\nnode02 slots=8\n",
+        "# head\n\nnode01  # first\nnode02\n",
+        "node01\nnode01\nnode02\nnode02\n",
+    ],
+)
+def test_hostfile_of_mpi_or_deepspeed_is_read(tmp_path: Path, text: str) -> None:
+    """Slots and comments are dropped; a host that is named per slot counts once."""
+    (tmp_path / "hosts").write_text(text)
+    assert ("node01", "node02") == selection.read_hostfile(str(tmp_path / "hosts"))
+
+
+def test_hostfile_that_is_empty_is_a_usage_error(tmp_path: Path) -> None:
+    """Nobody is no pass."""
+    (tmp_path / "hosts").write_text("# none\n")
+    with pytest.raises(UsageError, match="names no host"):
+        selection.read_hostfile(str(tmp_path / "hosts"))
+
+
+def test_hostfile_with_an_option_for_ssh_is_a_usage_error(tmp_path: Path) -> None:
+    """A host file is input: no line of it becomes an option."""
+    (tmp_path / "hosts").write_text("-oProxyCommand=reboot\n")
+    with pytest.raises(UsageError, match="not a node name"):
+        selection.read_hostfile(str(tmp_path / "hosts"))
+
+
+def test_hostfile_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:
+    """The file is named."""
+    with pytest.raises(InputError, match="nowhere"):
+        selection.read_hostfile(str(tmp_path / "nowhere"))
+
+
+def test_all_takes_configuration_then_slurm_then_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In that order, and without any of them it is an error."""
+    (tmp_path / "pbs").write_text("p1\n")
+    monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "pbs"))
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "s[1-2]")
+    chosen = options("--all")
+    assert ("c1",) == selection.selected_nodes(chosen, Configuration(nodes=Nodes(hosts="c1")))
+    assert ("s1", "s2") == selection.selected_nodes(chosen, Configuration())
+    monkeypatch.delenv("SLURM_JOB_NODELIST")
+    assert ("p1",) == selection.selected_nodes(chosen, Configuration())
+    monkeypatch.delenv("PBS_NODEFILE")
+    with pytest.raises(UsageError, match="finds no nodes"):
+        selection.selected_nodes(chosen, Configuration())
+
+
+def test_interpreter_is_the_option_then_the_nodes_own_then_the_common_one() -> None:
+    """The nearer word wins."""
+    nodes = Nodes(python="/common", interpreters={"n[1-2]": "/own", "n2": "/nearer"})
+    settings = Configuration(nodes=nodes)
+    plain = selection.choose_targets(options(), settings, ["n1", "n2", "n3"], "ssh")
+    assert ["/own", "/nearer", "/common"] == [target.python for target in plain]
+    named = selection.choose_targets(options("--python", "/opt"), settings, ["n1", "n3"], "ssh")
+    assert ["/opt", "/opt"] == [target.python for target in named]
+
+
+def test_interpreter_of_exec_must_be_absolute() -> None:
+    """There is no PATH to be sure of behind a command template."""
+    with pytest.raises(UsageError, match="absolute interpreter for n1"):
+        selection.choose_targets(options(), Configuration(), ["n1"], "exec")
+
+
+def test_interpreter_of_this_machine_is_the_first_on_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An activated environment comes first on PATH."""
+    (tmp_path / "python3").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin")
+    assert str(tmp_path / "python3") == selection.local_python("python3")
