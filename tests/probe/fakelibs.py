@@ -107,7 +107,9 @@ def build_nccl(directory: str, version: str, *, behaviour: str = "answers", real
         #include <unistd.h>
         const char nccl_text[] = "NCCL version {version}+cuda13.0";
         const char *ncclText(void) {{ return nccl_text; }}
-        int ncclGetVersion(int *version) {{ {BEHAVIOURS[behaviour]} *version = {nccl_code(version)}; return 0; }}
+        int ncclGetVersion(int *version) {{
+            {BEHAVIOURS[behaviour]} *version = {nccl_code(version)}; return 0;
+        }}
     """
     return _build(directory, "libnccl.so.2", f"libnccl.so.{version}" if real_name else "", source)
 
@@ -280,7 +282,7 @@ def build_stack(
     search: str = "RPATH",
     torch_options: Optional[Dict[str, object]] = None,
 ) -> str:
-    """torch and the nvidia-* wheels it needs, as pip lays out a CUDA 13 build; returns the torch folder."""
+    """A torch and the nvidia-* wheels it needs, as pip lays out CUDA 13 builds; returns the torch folder."""
     nvidia = os.path.join(site_packages, "nvidia")
     build_nccl(os.path.join(nvidia, "nccl", "lib"), nccl)
     build_cudnn(os.path.join(nvidia, "cudnn", "lib"), cudnn)
