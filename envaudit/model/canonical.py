@@ -16,6 +16,9 @@ from envaudit.errors import InputError
 # mypy has no recursive alias that Python 3.8 evaluates; the laws are enforced by `check_fact`.
 Fact = Union[str, int, bool, None, List[Any], Dict[str, Any]]
 
+# Made once: a fleet's snapshot has ten thousands of small values to hash.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
 MAX_DEPTH = 32
 MAX_INTEGER = 2**64
 MAX_TEXT = 64 * 1024
@@ -26,7 +29,7 @@ def canonical_json(value: object) -> str:
 
     ASCII escapes keep file names that are not UTF-8 (lone surrogates) representable.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def digest_of(value: object) -> str:

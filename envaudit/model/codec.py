@@ -216,7 +216,7 @@ def parse_json(text: str, where: str) -> Any:
         raise InputError(f"floats are not facts: {token[:40]}", where=where)
 
     def read_integer(token: str) -> int:
-        if len(token) > _MAX_DIGITS:
+        if len(token.lstrip("-")) > _MAX_DIGITS:
             raise InputError(f"integer of {len(token)} digits", where=where)
         return int(token)
 
@@ -338,9 +338,7 @@ def _join_sections(
             raise InputError("refers to a section that the file does not hold", where=f"{where}.{name}")
         key = (pair[0], pair[1])
         if key not in cache:
-            bare = sections[pair[0]]
-            notes, errors = details[pair[1]]
-            cache[key] = Section(bare.name, bare.schema, bare.status, bare.facts, notes, errors)
+            cache[key] = sections[pair[0]].with_details(*details[pair[1]])
         if cache[key].name != name:
             raise InputError("refers to a section of another name", where=f"{where}.{name}")
         joined[name] = cache[key]

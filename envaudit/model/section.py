@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Dict, Tuple
 
@@ -38,3 +38,10 @@ class Section:
     def digest(self) -> str:
         """sha256 of the canonical JSON of [name, schema, status, facts]."""
         return digest_of([self.name, self.schema, self.status, self.facts])
+
+    def with_details(self, notes: Dict[str, Fact], errors: Tuple[str, ...]) -> Section:
+        """The same facts with other notes and errors; the facts are not hashed a second time."""
+        section = replace(self, notes=notes, errors=errors)
+        # Where cached_property keeps it: `digest` does not depend on what was replaced.
+        section.__dict__["digest"] = self.digest
+        return section

@@ -1,0 +1,95 @@
+"""The speed that is promised, measured whole process against whole process in one run.
+
+`nox -s bench` runs it in an environment with a CPU build of torch. Each line says what was measured,
+the promise, and whether it was kept; the exit code is 1 when one was not. Usage:
+
+    python tests/bench/bench.py [--runs N] [--only local,ssh,fleet]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Callable
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.bench.measure import Command, in_turn, median_s, ratio
+
+ENVAUDIT = [str(Path(sys.executable).parent / "envaudit")]
+
+
+def main() -> int:
+    """Run the chosen measurements; 1 when a promise was not kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--only", default="local,ssh,fleet")
+    options = parser.parse_args()
+    kept = True
+    for name in options.only.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            kept &= MEASUREMENTS[name](Path(folder), options.runs)
+    return 0 if kept else 1
+
+
+def local(folder: Path, runs: int) -> bool:
+    """`envaudit snapshot` here against torch's own report, 400 conda packages in view."""
+    from tests.bench.synthetic_env import build_conda_env
+
+    python = build_conda_env(folder / "env", packages=400)
+    commands = {
+        "ours": Command([*ENVAUDIT, "snapshot", "--python", str(python)], str(folder)),
+        "collect_env": Command([sys.executable, "-m", "torch.utils.collect_env"], str(folder)),
+    }
+    results = in_turn(commands, runs)
+    ours, theirs = median_s(results["ours"]), median_s(results["collect_env"])
+    value = ratio(results, "ours", "collect_env")
+    return say(
+        f"snapshot here {ours:.3f} s, collect_env {theirs:.3f} s, ratio {value:.3f}, promised 1/8", value <= 1 / 8
+    )
+
+
+def ssh(folder: Path, runs: int) -> bool:
+    """Four nodes over ssh against clush that starts Python there and nothing else."""
+    if os.geteuid() != 0 or shutil.which("sshd", path="/usr/sbin:/usr/bin") is None:
+        return say("four nodes over ssh: not measured, needs root and openssh-server", True)
+    from tests.bench.bench_cluster import compare_with_clush
+
+    results = compare_with_clush(folder, ENVAUDIT, runs)
+    ours, theirs = median_s(results["ours"]), median_s(results["clush"])
+    value = ratio(results, "ours", "clush")
+    return say(f"4 nodes over ssh {ours:.3f} s, clush {theirs:.3f} s, ratio {value:.2f}, promised 2.5", value <= 2.5)
+
+
+def fleet(folder: Path, runs: int) -> bool:
+    """`diff` of 1,000 stored nodes with 500 packages each, 10 of which differ."""
+    from envaudit.store import Store
+    from tests.bench.synthetic_fleet import CAPTURED_AT, TOOL, synthetic_fleet
+
+    store = Store(str(folder / ".envaudit"))
+    snapshot = synthetic_fleet(nodes=1000, packages=500, outliers=10)
+    store.write(snapshot, captured_at=CAPTURED_AT, tool=TOOL, host="bench")
+    command = Command([*ENVAUDIT, "diff", "node[0001-1000]@latest"], str(folder), expected=1)
+    results = in_turn({"ours": command}, runs)["ours"]
+    wall_s, peak = median_s(results), max(run.peak_bytes for run in results) / 1e6
+    return say(
+        f"diff of 1,000 stored nodes {wall_s:.3f} s, {peak:.0f} MB, promised 1 s and 200 MB",
+        wall_s <= 1 and peak <= 200,
+    )
+
+
+MEASUREMENTS: dict[str, Callable[[Path, int], bool]] = {"local": local, "ssh": ssh, "fleet": fleet}
+
+
+def say(text: str, kept: bool) -> bool:
+    """One line of the result."""
+    print(("kept    " if kept else "BROKEN  ") + text, flush=True)
+    return kept
+
+
+if __name__ == "__main__":
+    sys.exit(main())
