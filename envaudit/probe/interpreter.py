@@ -107,7 +107,7 @@ def check_trust(executable: str) -> None:
     if not _is_real_root():
         return
     for path in _runs_at_start(executable):
-        writer = _writer(path)
+        writer = writer_of(path)
         if writer is not None:
             raise Refused(
                 f"as root, {executable} is not started: {writer}, and Python runs what lies there at "
@@ -149,7 +149,7 @@ def _runs_at_start(executable: str) -> Iterator[str]:
         yield from sorted(glob.glob(os.path.join(glob.escape(folder), "*.pth")))
 
 
-def _writer(path: str) -> Optional[str]:
+def writer_of(path: str) -> Optional[str]:
     """Who can change `path` or replace a folder above it, in words; None when only root can."""
     parts: List[str] = []
     for start in (os.path.abspath(path), os.path.realpath(path)):
