@@ -44,6 +44,7 @@ class Context:
         launch: how the node was reached: local, ssh, slurm, exec, inband or prolog.
         live: whether this is the machine itself; only then may a section touch it other than
             through the methods here (ctypes, NVML, sockets).
+        node: the node.json of a fake node, for what only system calls tell; empty on a live one.
     """
 
     def __init__(
@@ -54,8 +55,7 @@ class Context:
         workdir: str,
         launch: str,
         interpreter: Union[Mapping[str, Any], Callable[[], Mapping[str, Any]]],
-        commands: Optional[Mapping[str, Mapping[str, Any]]] = None,
-        denied: Sequence[str] = (),
+        node: Optional[Mapping[str, Any]] = None,
     ) -> None:
         self.root = root
         self.environ = environ
@@ -65,8 +65,9 @@ class Context:
         self._interpreter: Union[Mapping[str, Any], Callable[[], Mapping[str, Any]], InterpreterUnknown] = (
             interpreter
         )
-        self._commands = commands or {}
-        self._denied = tuple(denied)
+        self.node = node or {}
+        self._commands: Mapping[str, Mapping[str, Any]] = self.node.get("commands", {})
+        self._denied: Tuple[str, ...] = tuple(self.node.get("denied", ()))
 
     @classmethod
     def of_fixture(cls, folder: str) -> Context:
@@ -79,8 +80,7 @@ class Context:
             workdir=node.get("workdir", "/"),
             launch=node.get("launch", "ssh"),
             interpreter=node.get("interpreter", {}),
-            commands=node.get("commands", {}),
-            denied=node.get("denied", ()),
+            node=node,
         )
 
     @property
@@ -122,24 +122,32 @@ class Context:
         Raises:
             OSError: absent, unreadable, no regular file, or longer than `limit_bytes`.
         """
+        text = self.read_head(path, limit_bytes + 1)
+        if len(text) > limit_bytes:
+            raise OSError(errno.EFBIG, f"Longer than {limit_bytes} bytes", path)
+        return text
+
+    def read_head(self, path: str, size_bytes: int) -> bytes:
+        """The first bytes of a file, all of it when it is shorter.
+
+        Raises:
+            OSError: absent, unreadable, or no regular file.
+        """
         # Opening a FIFO blocks without O_NONBLOCK, and reading a device or a socket has effects.
         fd = os.open(self._checked(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:
-            mode = os.fstat(fd).st_mode
-            if stat.S_ISDIR(mode):
+            seen = os.fstat(fd)
+            if stat.S_ISDIR(seen.st_mode):
                 _refuse(errno.EISDIR, path)
-            if not stat.S_ISREG(mode):
+            if not stat.S_ISREG(seen.st_mode):
                 raise OSError(errno.EINVAL, "Not a regular file", path)
-            parts: List[bytes] = []
-            size = 0
-            while True:
-                part = os.read(fd, min(1 << 20, limit_bytes + 1 - size))
-                if not part:
-                    return b"".join(parts)
-                parts.append(part)
-                size += len(part)
-                if size > limit_bytes:
-                    raise OSError(errno.EFBIG, f"Longer than {limit_bytes} bytes", path)
+            # One read takes all of a plain file; files of /proc say size 0 and come in pieces.
+            text = os.read(fd, min(size_bytes, seen.st_size + 1 if seen.st_size else 1 << 16))
+            part = text
+            while part and len(text) < size_bytes and len(text) != seen.st_size:
+                part = os.read(fd, min(1 << 20, size_bytes - len(text)))
+                text += part
+            return text
         finally:
             os.close(fd)
 
