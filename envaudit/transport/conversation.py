@@ -1,0 +1,202 @@
+"""One node's exchange: the probe goes in, the answer comes out, or the reason why there is none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from envaudit.errors import InputError
+from envaudit.model.codec import expect, fingerprint_of_answer, parse_json
+from envaudit.model.fingerprint import Fingerprint, Missing
+from envaudit.transport import boot, causes, frames
+from envaudit.transport.engine import Listener
+from envaudit.transport.interface import Request, Target, Transport
+from envaudit.transport.node import ANSWER_SCHEMA
+
+# Once the answer is whole the command has this long to end by itself.
+_LEAVE_S = 1.0
+_COMPLAINT_BYTES = 4096
+
+
+class Conversation(Listener):
+    """Sends BOOT its header and payload, and reads the answer within the limits.
+
+    Attributes:
+        result: the node's fingerprint, or why there is none; None while that is open.
+        refused: why the probe would not run, "" when it did.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        target: Target,
+        request: Request,
+        payload: boot.Payload,
+        tool: str,
+        when_through: Callable[[str, str], None],
+    ) -> None:
+        super().__init__()
+        self.target = target
+        self.result: Fingerprint | Missing | None = None
+        self.refused = ""
+        self._transport = transport
+        self._request = request
+        self._payload = payload
+        self._tool = tool
+        self._when_through = when_through
+        self._nonce = os.urandom(16).hex()
+        self._reader = frames.Reader(self._nonce, watch_for=boot.STOP)
+        self._complaint = b""
+        self._heard_bytes = 0
+        self._rc: int | None = None
+        self._sent = False
+
+    # What ClusterShell tells.
+
+    def ev_pickup(self, worker: Any, node: str) -> None:
+        """The command has been started; its standard input stays open until the answer is whole."""
+        self.open(worker)
+
+    def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:
+        """A line from behind a gateway."""
+        if self._take(msg + b"\n", is_stderr=sname == worker.SNAME_STDERR):
+            if self.result is not None and self._reader.whole:
+                worker.set_write_eof()
+            else:
+                worker.abort()
+
+    def ev_hup(self, worker: Any, node: str, rc: int | None) -> None:
+        """The command has ended."""
+        self._rc = rc
+
+    def ev_close(self, worker: Any, timedout: bool) -> None:
+        """All is over, whatever the reason."""
+        if timedout:
+            self.late()
+        if self.result is None:
+            self._settle(self._cause())
+
+    def hear(self, client: Any, chunk: bytes, *, is_stderr: bool) -> None:
+        """A piece of output from a command of this machine."""
+        if self._take(chunk, is_stderr=is_stderr) and client is not None:
+            if self._reader.whole:
+                client._set_write_eof(client.worker.SNAME_STDIN)
+                client.set_nextfire(_LEAVE_S)
+            else:
+                client.abort()
+
+    def late(self) -> None:
+        """The node's time is over."""
+        if self.result is None:
+            self._settle(causes.of_timeout(self._ended(), self._request.timeout_s))
+
+    def open(self, worker: Any) -> None:
+        """Send header and payload, once."""
+        if self._sent:
+            return
+        self._sent = True
+        header = boot.header_line(
+            self._payload,
+            nonce=self._nonce,
+            node=self.target.node,
+            deadline_s=self._request.timeout_s,
+            request=self._request.for_probe(launch=self._transport.launch, tool=self._tool),
+        )
+        worker.write(header)
+        worker.write(self._payload.zip_bytes)
+
+    def give_up(self, missing: Missing) -> None:
+        """Settle from outside, where nothing is settled yet."""
+        if self.result is None:
+            self._settle(missing)
+
+    # What follows from it.
+
+    def _take(self, chunk: bytes, *, is_stderr: bool) -> bool:
+        """Take a piece of output; whether nothing more is wanted from this node."""
+        if self.result is not None:
+            return False
+        self._heard_bytes += len(chunk)
+        if self._heard_bytes > frames.MAX_RAW_BYTES:
+            limit = f"{frames.MAX_RAW_BYTES >> 20} MiB"
+            self._settle(self._corrupt(f"more than {limit} of output that is no answer"))
+        elif is_stderr:
+            self._complaint = (self._complaint + chunk)[-_COMPLAINT_BYTES:]
+        else:
+            try:
+                self._reader.feed(chunk)
+                if self._reader.whole:
+                    self._settle(self._read_answer(self._reader.text()))
+            except frames.FrameError as error:
+                self._settle(self._corrupt(str(error)))
+        return self.result is not None
+
+    def _settle(self, result: Fingerprint | Missing) -> None:
+        self.result = result
+        outcome = result.kind if isinstance(result, Missing) else "done"
+        self._when_through(self.target.node, outcome)
+
+    def _read_answer(self, text: str) -> Fingerprint | Missing:
+        where = "answer"
+        try:
+            said = parse_json(text, where)
+            expect(said, dict, where)
+            if said.get("schema") != ANSWER_SCHEMA or isinstance(said.get("schema"), bool):
+                return Missing(
+                    "corrupt",
+                    f"an answer from another version of envaudit (schema {said.get('schema')!r:.40})",
+                    "Use the same envaudit on both sides.",
+                )
+            for key in ("refused", "crashed"):
+                if key in said:
+                    expect(said[key], str, f"{where}.{key}")
+            if "refused" in said:
+                self.refused = causes.printable(said["refused"], 500)
+                return Missing("crashed", f"the probe refused to run: {self.refused}")
+            if "crashed" in said:
+                why = f"the probe failed: {causes.printable(said['crashed'])}"
+                return Missing("crashed", why, "Please report this.")
+            return fingerprint_of_answer(
+                said.get("answer"), node=self.target.node, source="probe", where=where
+            )
+        except InputError as error:
+            why = causes.printable(f"{error.where}: {error.what}" + (f" ({error.why})" if error.why else ""))
+            if error.what.startswith("schema "):
+                return Missing(
+                    "corrupt", f"an answer from another version of envaudit: {why}", error.next_step
+                )
+            return Missing(
+                "corrupt", f"not a probe's answer: {why}", "Try again; see 'envaudit show' for others."
+            )
+
+    def _cause(self) -> Missing:
+        word, text = boot.stop_of(self._reader.stop_line)
+        if word:
+            return causes.of_stop(word, text, self.target.python)
+        if self._reader.seen:
+            words = causes.last_words(self._ended().complaint)
+            return Missing(
+                "truncated",
+                f"the answer broke off ({self._transport.words})" + (f": {words}" if words else ""),
+                "Try again; if it stays, look for what ends processes on the node (memory, limits).",
+            )
+        return causes.of_end(self._ended())
+
+    def _corrupt(self, why: str) -> Missing:
+        return Missing(
+            "corrupt",
+            f"{causes.printable(why)} ({self._transport.words})",
+            f"See what '{self._transport.trial(self.target)}' prints.",
+        )
+
+    def _ended(self) -> causes.Ended:
+        return causes.Ended(
+            node=self.target.node,
+            python=self.target.python,
+            words=self._transport.words,
+            trial=self._transport.trial(self.target),
+            rc=self._rc,
+            complaint=self._complaint.decode("utf-8", "replace"),
+            last_line=self._reader.last_line.decode("utf-8", "replace"),
+        )

@@ -1,0 +1,173 @@
+"""An answer as lines, and back: what a node sends is untrusted.
+
+    @envaudit <nonce> <node> <i>/<n> <base64>
+
+Banners and shells write before the answer, and srun mixes the lines of several tasks, so that an
+answer is cut into lines short enough for a pipe to keep whole. Frame 0 carries the sha256 of the
+rest; frames 1 to n are the deflated JSON. The nonce is known to one node alone.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import zlib
+from typing import Dict, List, Optional
+
+MARK = b"@envaudit "
+
+MAX_INFLATED_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 64 * 1024
+MAX_RAW_BYTES = 32 * 1024 * 1024
+
+# A pipe takes up to 4096 bytes (PIPE_BUF on Linux) in one piece; nonce, name (at most 253) and
+# numbers stay below the rest.
+_FRAME_CHARACTERS = 3600
+_MAX_FRAMES = MAX_RAW_BYTES // _FRAME_CHARACTERS
+_MAX_NUMBER_DIGITS = 6
+
+
+class FrameError(Exception):
+    """Frames that contradict one another or their digest, or that inflate beyond the limit."""
+
+
+def encode(json_text: str, *, nonce: str, node: str) -> List[bytes]:
+    """The lines of an answer, each with its newline."""
+    blob = zlib.compress(json_text.encode("ascii"), 6)
+    text = binascii.b2a_base64(blob, newline=False)
+    pieces = [binascii.b2a_base64(hashlib.sha256(blob).digest(), newline=False)]
+    pieces += [text[at : at + _FRAME_CHARACTERS] for at in range(0, len(text), _FRAME_CHARACTERS)]
+    total = len(pieces) - 1
+    head = MARK + f"{nonce} {node} ".encode("ascii")
+    return [head + b"%d/%d %s\n" % (index, total, piece) for index, piece in enumerate(pieces)]
+
+
+class Reader:
+    """The answer of one node, from its output in whatever pieces it arrives.
+
+    Memory stays below the limits whatever the node sends. The name that a frame claims is not
+    looked at: the caller knows from whom it reads.
+
+    Attributes:
+        raw_bytes: how much has been fed.
+        seen: whether any frame of this nonce arrived.
+        stop_line: the last line that begins with `watch_for`, b"" without one.
+        last_line: the last line that is no frame, at most 512 bytes of it.
+    """
+
+    def __init__(self, nonce: str, watch_for: bytes = b"") -> None:
+        self.raw_bytes = 0
+        self.stop_line = b""
+        self.last_line = b""
+        self._head = MARK + nonce.encode("ascii") + b" "
+        self._watch_for = watch_for
+        self._pieces: Dict[int, bytes] = {}
+        self._total: Optional[int] = None
+        self._partial = b""
+        self._skipping = False
+
+    @property
+    def seen(self) -> bool:
+        """Whether any frame of this nonce arrived."""
+        return self._total is not None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every frame arrived."""
+        return self._total is not None and len(self._pieces) == self._total + 1
+
+    @property
+    def overflown(self) -> bool:
+        """Whether the node has said more than an answer may take."""
+        return self.raw_bytes > MAX_RAW_BYTES
+
+    def feed(self, chunk: bytes) -> None:
+        """Take some output.
+
+        Raises:
+            FrameError: a frame that contradicts an earlier one.
+        """
+        self.raw_bytes += len(chunk)
+        if self.overflown or self.whole:
+            return
+        head, newline, rest = chunk.partition(b"\n")
+        if not newline:
+            self._hold(chunk)
+            return
+        first = b"" if self._skipping else self._partial + head
+        self._partial = b""
+        self._skipping = False
+        lines = rest.split(b"\n")
+        last = lines.pop()
+        for line in (first, *lines):
+            if len(line) <= MAX_LINE_BYTES:
+                self._line(line)
+        self._hold(last)
+
+    def _hold(self, piece: bytes) -> None:
+        if self._skipping:
+            return
+        self._partial += piece
+        if len(self._partial) > MAX_LINE_BYTES:
+            self._partial = b""
+            self._skipping = True
+
+    def _line(self, line: bytes) -> None:
+        # A prompt or a title sequence without newline may stand before the mark.
+        at = line.find(self._head)
+        if at < 0:
+            if self._watch_for and line.startswith(self._watch_for):
+                self.stop_line = line[:512]
+            elif line.strip():
+                self.last_line = line[-512:]
+            return
+        words = line[at + len(self._head) :].split()
+        if len(words) != 3 or self.whole:
+            return
+        index, slash, total = words[1].partition(b"/")
+        if not slash or not _is_number(index) or not _is_number(total):
+            return
+        self._frame(int(index), int(total), words[2])
+
+    def _frame(self, index: int, total: int, piece: bytes) -> None:
+        if self._total is None:
+            if not 1 <= total <= _MAX_FRAMES:
+                raise FrameError(f"an answer of {total} frames")
+            self._total = total
+        if total != self._total or index > total:
+            raise FrameError(f"frame {index}/{total} in an answer of {self._total} frames")
+        if self._pieces.setdefault(index, piece) != piece:
+            raise FrameError(f"frame {index}/{total} arrived twice with different content")
+
+    def text(self) -> str:
+        """The answer's JSON.
+
+        Raises:
+            FrameError: no base64, another digest, more than 16 MiB inflated, no ASCII.
+        """
+        assert self.whole
+        assert self._total is not None
+        try:
+            digest = binascii.a2b_base64(self._pieces[0])
+            blob = binascii.a2b_base64(b"".join(self._pieces[i] for i in range(1, self._total + 1)))
+        except binascii.Error as error:
+            raise FrameError(f"no base64: {error}") from None
+        if hashlib.sha256(blob).digest() != digest:
+            raise FrameError("the digest differs from the content")
+        inflater = zlib.decompressobj()
+        try:
+            inflated = inflater.decompress(blob, MAX_INFLATED_BYTES + 1)
+        except zlib.error as error:
+            raise FrameError(f"does not inflate: {error}") from None
+        if len(inflated) > MAX_INFLATED_BYTES:
+            raise FrameError(f"inflates to more than {MAX_INFLATED_BYTES >> 20} MiB")
+        if not inflater.eof:
+            raise FrameError("does not inflate: incomplete")
+        try:
+            return inflated.decode("ascii")
+        except UnicodeDecodeError:
+            raise FrameError("holds characters beyond ASCII") from None
+
+
+def _is_number(word: bytes) -> bool:
+    return word.isdigit() and len(word) <= _MAX_NUMBER_DIGITS

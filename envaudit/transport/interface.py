@@ -1,0 +1,121 @@
+"""What a transport is, and what it is asked: the values between the command line and this room."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from envaudit.errors import UsageError
+from envaudit.model.codec import NODE_NAME
+
+# A section that hangs must not cost its node the rest: it is given up this long before the node is.
+_MARGIN = 0.2
+_MAX_MARGIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """A node, and the interpreter whose environment is read there.
+
+    Attributes:
+        node: its name, as the transport knows it.
+        python: found on the node's PATH, absolute, or for ssh beginning with `~/`.
+    """
+
+    node: str
+    python: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of every node.
+
+    Attributes:
+        sections: the names of the sections to read; empty means all.
+        workdir: the folder on the node whose repository is meant; None is where the launch starts.
+        timeout_s: seconds from the start of a node's command to its whole answer.
+        fanout: how many nodes are asked at a time.
+    """
+
+    sections: tuple[str, ...] = ()
+    workdir: str | None = None
+    timeout_s: float = 60.0
+    fanout: int = 64
+
+    def for_probe(self, *, launch: str, tool: str) -> dict[str, Any]:
+        """The request as the probe reads it."""
+        return {
+            "launch": launch,
+            "tool": tool,
+            "workdir": self.workdir,
+            "sections": list(self.sections) or None,
+            "deadline_s": self.timeout_s - min(_MARGIN * self.timeout_s, _MAX_MARGIN_S),
+        }
+
+
+class Progress(Protocol):
+    """Who wants to know how far the asking is."""
+
+    def update(self, node: str, outcome: str) -> None:
+        """A node is through: `done`, or the kind of its `Missing`."""
+
+
+class Transport(ABC):
+    """A way to start a node's Python.
+
+    Attributes:
+        launch: how the node's facts say they were reached: local, ssh, exec or slurm.
+        words: how messages name the way, `ssh, BatchMode`.
+    """
+
+    launch: str
+    words: str
+
+    @abstractmethod
+    def check(self, targets: Sequence[Target]) -> None:
+        """Refuse before anything is started.
+
+        Raises:
+            UsageError: an interpreter or an option that this transport cannot use.
+            NeededError: a program of the controller's own is missing.
+        """
+
+    @abstractmethod
+    def trial(self, target: Target) -> str:
+        """A shell command by which the user can try the way to a node."""
+
+    @abstractmethod
+    def start(self, task: Any, target: Target, handler: Any, timeout_s: float) -> Any:
+        """Schedule one node's Python, started with `boot.ARGUMENTS`, on a ClusterShell task.
+
+        Args:
+            task: a `ClusterShell.Task.Task` that has not been resumed.
+            target: the node.
+            handler: the `EventHandler` that talks with the node.
+            timeout_s: after which the command is ended.
+
+        Returns:
+            The scheduled worker.
+        """
+
+
+def check_targets(targets: Sequence[Target]) -> None:
+    """Refuse names that no transport may see, and names that stand there twice.
+
+    Raises:
+        UsageError: for those, and for no target at all.
+    """
+    if not targets:
+        raise UsageError("no nodes to ask", next_step="Give --nodes a set that is not empty.")
+    seen = set()
+    for target in targets:
+        if not NODE_NAME.match(target.node):
+            raise UsageError(
+                f"{target.node[:80]!r} is not a node name",
+                next_step="Names are letters, digits and . _ : - but begin with a letter, digit or _.",
+            )
+        if target.node in seen:
+            raise UsageError(f"node {target.node} is named twice")
+        seen.add(target.node)

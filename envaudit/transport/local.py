@@ -1,0 +1,39 @@
+"""This machine: another interpreter of it is asked over pipes, as a node would be."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from envaudit.errors import UsageError
+from envaudit.transport.boot import ARGUMENTS
+from envaudit.transport.interface import Target, Transport
+
+
+class Local(Transport):
+    """Starts the interpreter directly, without a shell."""
+
+    launch = "local"
+    words = "local"
+
+    def check(self, targets: Sequence[Target]) -> None:
+        """Refuse what would be read as an option or a home folder."""
+        for target in targets:
+            if not target.python or target.python[0] in "-~":
+                raise UsageError(
+                    f"'{target.python}' is no interpreter of this machine",
+                    next_step="Give its absolute path.",
+                )
+
+    def trial(self, target: Target) -> str:
+        """The interpreter's own version."""
+        return f"{shlex.quote(target.python)} --version"
+
+    def start(self, task: Any, target: Target, handler: Any, timeout_s: float) -> Any:
+        """Schedule the interpreter."""
+        from envaudit.transport.engine import ArgvWorker
+
+        worker = ArgvWorker(target.node, handler, timeout_s, [target.python, *ARGUMENTS])
+        task.schedule(worker)
+        return worker

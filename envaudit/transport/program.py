@@ -1,0 +1,106 @@
+"""One local program with its pipes, in a session of its own, that can be ended for certain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+
+# How long a program has to leave by itself before SIGTERM, and then before SIGKILL.
+GRACE_S = 0.3
+_CANNOT_EXECUTE = 126
+_NOT_FOUND = 127
+
+_running: set[Program] = set()
+
+
+class Program:
+    """A started program; the session keeps Ctrl-C at the terminal from reaching it unasked.
+
+    A program that cannot be started looks like one that said why on standard error and ended with
+    126 or 127, as a shell reports it.
+
+    Attributes:
+        pid: None when it was not started.
+        stdin, stdout, stderr: the controller's ends of its pipes, non-blocking; whoever takes
+            them closes them.
+    """
+
+    def __init__(self, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
+        self.pid: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failed = _CANNOT_EXECUTE
+        child_in, self.stdin = os.pipe()
+        self.stdout, child_out = os.pipe()
+        self.stderr, child_err = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                argv, stdin=child_in, stdout=child_out, stderr=child_err, env=environ, start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            if isinstance(error, FileNotFoundError):
+                self._failed = _NOT_FOUND
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            os.write(child_err, f"{argv[0]}: {why}\n".encode("utf-8", "replace"))
+        else:
+            self.pid = self._process.pid
+            _running.add(self)
+        for fd in (child_in, child_out, child_err):
+            os.close(fd)
+        for fd in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(fd, False)
+
+    def poll(self) -> int | None:
+        """The exit status, None while it runs; negative for a signal."""
+        return self._process.poll() if self._process else self._failed
+
+    def wait(self) -> int:
+        """The exit status, after `end` has been called."""
+        return self.end(GRACE_S)
+
+    def end(self, patience_s: float) -> int:
+        """The exit status; a program that is still there after `patience_s` is ended with its group."""
+        if self._process is None:
+            return self._failed
+        if self._process.returncode is None:
+            if not self._left_within(patience_s):
+                self.signal_group(signal.SIGTERM)
+                self._left_within(GRACE_S)
+                # Also what it left behind, while its own pid still keeps the group's number taken.
+                self.signal_group(signal.SIGKILL)
+            self._process.wait()
+        _running.discard(self)
+        return self._process.returncode
+
+    def signal_group(self, number: int) -> None:
+        """Signal the program and everything that it started in its session's first group."""
+        if self._process is not None and self._process.returncode is None:
+            try:
+                os.killpg(self._process.pid, number)
+            except OSError:
+                pass  # it ended meanwhile
+
+    def _left_within(self, seconds: float) -> bool:
+        """Whether it has exited, without taking its exit status: the pid stays its own."""
+        assert self._process is not None
+        deadline = time.monotonic() + seconds
+        pause_s = 0.0005
+        while True:
+            if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.02)
+
+
+def end_all() -> None:
+    """End every program that is still there, at once: SIGTERM to all, then SIGKILL."""
+    programs = list(_running)
+    for program in programs:
+        program.signal_group(signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_S
+    for program in programs:
+        program.end(max(0.0, deadline - time.monotonic()))
