@@ -12,6 +12,7 @@ from envaudit.rules.registry import Evidence, Found, Policy, rule
 FOLD_FROM = 4
 
 _VERBS = {"changed": "differs", "missing": "is missing", "extra": "is extra"}
+_PLURALS = {"changed": "differ", "missing": "are missing", "extra": "are extra"}
 
 
 @rule(
@@ -45,7 +46,9 @@ def _folded(outliers: Tuple[str, ...], drifts: Sequence[Drift]) -> Found:
     common = _common_path(drifts)
     packages = {split_path(drift.path)[2] for drift in drifts if _is_of_package(drift)}
     if len(packages) > 1 and all(_is_of_package(drift) for drift in drifts):
-        message = f"{len(packages)} packages differ"
+        kinds = {drift.kind for drift in drifts}
+        verb = _PLURALS[kinds.pop()] if len(kinds) == 1 else "differ"
+        message = f"{len(packages)} packages {verb}"
     else:
         message = f"{len(drifts)} facts of {common} differ"
     return Found(message, outliers, common, _not_known(drifts), drifts=tuple(drifts))
@@ -71,6 +74,7 @@ def _not_known(drifts: Sequence[Drift]) -> Tuple[str, ...]:
     unknown: Dict[str, List[str]] = {}
     for drift in drifts:
         for group in drift.groups:
-            if group.state == "unknown":
+            # What another launch hides is told once, by EA905.
+            if group.state == "unknown" and not group.why.startswith("other launch"):
                 unknown.setdefault(group.why, []).extend(group.nodes)
     return tuple(f"not known on {fold(nodes)}: {why}" for why, nodes in sorted(unknown.items()))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Set, Tuple
 
 from envaudit.model.drift import Drift
-from envaudit.model.fingerprint import Fingerprint
 from envaudit.model.nodeset import natural_key
 from envaudit.rules.registry import Evidence, Found, Policy, rule
 
 # Sources that look at a node themselves. A lock or a foreign report says what it says.
 _LOOKING = ("probe", "inband")
+
+# How a comparison begins the reason for what is compared between equal launches only.
+_OTHER_LAUNCH = "other launch: "
+
+# A section's name and the errors that its reading ended with.
+Cause = Tuple[str, Tuple[str, ...]]
 
 
 @rule(
@@ -44,14 +49,7 @@ def node_without_answer(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def section_without_evidence(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A section whose reading failed, or a required one that is not there at all."""
-    causes: Dict[Tuple[str, Tuple[str, ...]], List[str]] = {}
-    for fingerprint in evidence.fingerprints:
-        for name, section in sorted(fingerprint.sections.items()):
-            if section.status == "error" and evidence.covers(name):
-                causes.setdefault((name, section.errors), []).append(fingerprint.node)
-        for name in _not_there(fingerprint, evidence, policy):
-            causes.setdefault((name, ("not part of the answer",)), []).append(fingerprint.node)
-    for (name, errors), nodes in causes.items():
+    for (name, errors), nodes in _unread(evidence, policy).items():
         yield Found(f"{name} could not be read", tuple(nodes), name, errors)
 
 
@@ -64,8 +62,8 @@ def section_without_evidence(evidence: Evidence, policy: Policy) -> Iterator[Fou
 )
 def section_in_part(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A section of which something could not be read; the evidence lines say what."""
-    causes: Dict[Tuple[str, Tuple[str, ...]], List[str]] = {}
-    for fingerprint in evidence.fingerprints:
+    causes: Dict[Cause, List[str]] = {}
+    for fingerprint in evidence.everything:
         for name, section in sorted(fingerprint.sections.items()):
             if section.status == "partial" and evidence.covers(name):
                 causes.setdefault((name, section.errors), []).append(fingerprint.node)
@@ -96,24 +94,46 @@ def nothing_to_compare(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     why="They belong to another launch, or an older probe did not read them.",
 )
 def not_comparable(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """One finding a reason, with all paths that it holds for."""
+    """One finding a reason, with all paths that it holds for; EA902 speaks before it."""
+    unread: Dict[str, Set[str]] = {}
+    for (name, _), nodes in _unread(evidence, policy).items():
+        unread.setdefault(name, set()).update(nodes)
     reasons: Dict[Tuple[str, Tuple[str, ...]], List[Drift]] = {}
     for drift in evidence.drifts:
-        if drift.kind == "unknown":
-            whys = sorted({group.why for group in drift.groups if group.state == "unknown"})
-            reason = "other launch" if whys[0].startswith("other launch") else ", ".join(whys)
-            reasons.setdefault((reason, drift.outliers), []).append(drift)
-    for (reason, nodes), drifts in reasons.items():
+        if drift.kind == "unknown" and not unread.get(drift.path, set()).issuperset(drift.outliers):
+            reasons.setdefault((_reason(drift), _odd_ones(drift)), []).append(drift)
+    for (reason, odd), drifts in reasons.items():
         yield Found(
             message=f"not compared, {reason}: {', '.join(drift.path for drift in drifts)}",
-            nodes=nodes,
+            nodes=odd,
             path=drifts[0].path if len(drifts) == 1 else "",
             drifts=tuple(drifts),
         )
 
 
-def _not_there(fingerprint: Fingerprint, evidence: Evidence, policy: Policy) -> Iterator[str]:
-    if fingerprint.source in _LOOKING:
-        for name in policy.require:
-            if name not in fingerprint.sections and evidence.covers(name):
-                yield name
+def _reason(drift: Drift) -> str:
+    whys = sorted({group.why for group in drift.groups if group.state == "unknown"})
+    launches = [why[len(_OTHER_LAUNCH) :] for why in whys if why.startswith(_OTHER_LAUNCH)]
+    return f"other launch ({', '.join(launches)})" if launches else ", ".join(whys)
+
+
+def _odd_ones(drift: Drift) -> Tuple[str, ...]:
+    """The nodes to name: those whose value is not known, without a largest group of them."""
+    groups = [group for group in drift.groups if group.state == "unknown"]
+    if len(groups) == len(drift.groups) and len(groups[0].nodes) > len(groups[1].nodes):
+        groups = groups[1:]
+    return tuple(node for group in groups for node in group.nodes)
+
+
+def _unread(evidence: Evidence, policy: Policy) -> Dict[Cause, List[str]]:
+    """The nodes of which a section is not known, by section and errors."""
+    causes: Dict[Cause, List[str]] = {}
+    for fingerprint in evidence.everything:
+        for name, section in sorted(fingerprint.sections.items()):
+            if section.status == "error" and evidence.covers(name):
+                causes.setdefault((name, section.errors), []).append(fingerprint.node)
+        if fingerprint.source in _LOOKING:
+            for name in policy.require:
+                if name not in fingerprint.sections and evidence.covers(name):
+                    causes.setdefault((name, ("not part of the answer",)), []).append(fingerprint.node)
+    return causes

@@ -75,6 +75,12 @@ class Evidence:
     references: Tuple[Fingerprint, ...] = ()
     comparing: bool = True
 
+    @property
+    def everything(self) -> Tuple[Fingerprint, ...]:
+        """The fingerprints and what they were held against."""
+        own = {fingerprint.node for fingerprint in self.fingerprints}
+        return self.fingerprints + tuple(one for one in self.references if one.node not in own)
+
     def covers(self, section: str) -> bool:
         """Whether a section is part of what was asked."""
         return self.sections is None or section in self.sections

@@ -1,0 +1,90 @@
+"""Reports: what a command found, as a pure function to text, one module a format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Tuple
+
+from envaudit.model.drift import Drift
+from envaudit.model.finding import Finding, Verdict
+from envaudit.model.fingerprint import Fingerprint, Missing
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a command that has several, such as a gate.
+
+    Attributes:
+        name: one word, `clock`.
+        text: its outcome in one line.
+        elapsed_s: how long it took, in seconds.
+    """
+
+    name: str
+    text: str
+    elapsed_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One snapshot in the history of a node.
+
+    Attributes:
+        node: whose history it is.
+        captured_at: UTC, `2026-11-30T10:00:00Z`.
+        tags: the tags that point here, sorted.
+        drifts: what differs from the snapshot before.
+        first: whether there is none before.
+        missing: set where the node gave no answer.
+    """
+
+    node: str
+    captured_at: str
+    tags: Tuple[str, ...] = ()
+    drifts: Tuple[Drift, ...] = ()
+    first: bool = False
+    missing: Optional[Missing] = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a format may print.
+
+    Attributes:
+        command: `diff`.
+        tool: the version of envaudit.
+        verdict: over the findings.
+        findings: worst first.
+        drifts: all of them, also those that findings fold.
+        missing: nodes that gave no evidence.
+        nodes: labels of the nodes that did and are judged.
+        sections: names of those that were looked at.
+        comparing: whether the nodes were compared with each other or with a reference.
+        reference: what they were compared with, where it is not one of them: `node[01-04]@good`.
+        outcome: what a pass says instead of "4 nodes alike, 12 sections".
+        elapsed_s: the whole command, in seconds.
+        verbose: long values whole, folded lines unfolded, notes shown.
+        facts: fingerprints to show.
+        timeline: history to show, oldest first.
+        stages: the steps of the command.
+    """
+
+    command: str
+    tool: str
+    verdict: Verdict
+    findings: Tuple[Finding, ...] = ()
+    drifts: Tuple[Drift, ...] = ()
+    missing: Mapping[str, Missing] = field(default_factory=dict)
+    nodes: Tuple[str, ...] = ()
+    sections: Tuple[str, ...] = ()
+    comparing: bool = True
+    reference: str = ""
+    outcome: str = ""
+    elapsed_s: float = 0.0
+    verbose: bool = False
+    facts: Tuple[Fingerprint, ...] = ()
+    timeline: Tuple[Moment, ...] = ()
+    stages: Tuple[Stage, ...] = ()
+
+
+__all__ = ["Moment", "Report", "Stage"]

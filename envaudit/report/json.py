@@ -1,0 +1,116 @@
+"""JSON: the envelope that docs/report.schema.json describes. Values are whole, text is ASCII."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List
+
+from envaudit.model.drift import Drift
+from envaudit.model.finding import Finding
+from envaudit.model.fingerprint import Fingerprint, Missing
+from envaudit.report import Moment, Report
+
+SCHEMA = 1
+
+
+def render(report: Report) -> str:
+    """The report as one JSON document.
+
+    ASCII escapes keep what a node sent from acting on a terminal, and lone surrogates
+    representable.
+    """
+    return json.dumps(envelope(report), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def envelope(report: Report) -> Dict[str, Any]:
+    """The document before it is text."""
+    drifts = list(report.drifts)
+    drifts += [one for finding in report.findings for one in finding.drifts if one not in drifts]
+    places = {id(drift): place for place, drift in enumerate(drifts)}
+    document: Dict[str, Any] = {
+        "schema": SCHEMA,
+        "tool": report.tool,
+        "command": report.command,
+        "verdict": report.verdict.name,
+        "exit_code": report.verdict.exit_code,
+        "findings": [_finding(finding, drifts, places) for finding in report.findings],
+        "drifts": [_drift(drift) for drift in drifts],
+        "missing": {node: _missing(gone) for node, gone in report.missing.items()},
+        "stages": [
+            {"name": stage.name, "text": stage.text, "elapsed_ms": round(stage.elapsed_s * 1000)}
+            for stage in report.stages
+        ],
+    }
+    if report.facts:
+        wanted = report.sections
+        document["facts"] = {one.node: _fingerprint(one, wanted) for one in report.facts}
+    if report.timeline:
+        document["timeline"] = [_moment(moment) for moment in report.timeline]
+    return document
+
+
+def _finding(finding: Finding, drifts: List[Drift], places: Dict[int, int]) -> Dict[str, Any]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "message": finding.message,
+        "nodes": list(finding.nodes),
+        "path": finding.path,
+        "evidence": list(finding.evidence),
+        "hint": finding.hint,
+        "drifts": [_place(drift, drifts, places) for drift in finding.drifts],
+    }
+
+
+def _place(drift: Drift, drifts: List[Drift], places: Dict[int, int]) -> int:
+    """The index of a finding's drift in the document's list."""
+    return places[id(drift)] if id(drift) in places else drifts.index(drift)
+
+
+def _drift(drift: Drift) -> Dict[str, Any]:
+    return {
+        "path": drift.path,
+        "kind": drift.kind,
+        "basis": drift.basis,
+        "reference": list(drift.reference),
+        "groups": [
+            {"state": group.state, "value": group.value, "nodes": list(group.nodes), "why": group.why}
+            for group in drift.groups
+        ],
+    }
+
+
+def _missing(gone: Missing) -> Dict[str, str]:
+    return {"kind": gone.kind, "why": gone.why, "next_step": gone.next_step}
+
+
+def _fingerprint(fingerprint: Fingerprint, wanted: Any) -> Dict[str, Any]:
+    return {
+        "source": fingerprint.source,
+        "captured_at": fingerprint.captured_at,
+        "tool": fingerprint.tool,
+        "digest": fingerprint.digest,
+        "sections": {
+            name: {
+                "schema": section.schema,
+                "status": section.status,
+                "digest": section.digest,
+                "facts": section.facts,
+                "notes": section.notes,
+                "errors": list(section.errors),
+            }
+            for name, section in sorted(fingerprint.sections.items())
+            if not wanted or name in wanted
+        },
+    }
+
+
+def _moment(moment: Moment) -> Dict[str, Any]:
+    return {
+        "node": moment.node,
+        "captured_at": moment.captured_at,
+        "tags": list(moment.tags),
+        "first": moment.first,
+        "drifts": [_drift(drift) for drift in moment.drifts],
+        "missing": None if moment.missing is None else _missing(moment.missing),
+    }

@@ -1,0 +1,142 @@
+"""What a report says, line by line, before anything is coloured: one layout for text and plain."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+from envaudit.model.drift import Drift
+from envaudit.model.finding import Finding
+from envaudit.model.nodeset import fold
+from envaudit.report import Report
+from envaudit.report.facts import fact_lines
+from envaudit.report.lines import Line, Span, line
+from envaudit.report.screen import printable, shortened
+from envaudit.report.summary import header_lines, shared_basis, verdict_lines
+from envaudit.report.timeline import timeline_lines
+from envaudit.report.values import differences, known_groups
+
+LETTERS = {"error": "E", "incomplete": "?", "warning": "W", "info": "I"}
+
+_INDENT = " " * 11
+_VALUE_CHARACTERS = 40
+_LABEL_CHARACTERS = 56
+_FOLDED_LINES = 10
+
+
+class Row(NamedTuple):
+    """One difference, not yet aligned with its neighbours.
+
+    Attributes:
+        lead: severity and rule, or blanks in their place.
+        severity: for the colour of `lead`.
+        label: what differs.
+        cells: the values side by side; empty where `below` has them.
+        arrow: whether the second cell is held against the first.
+        tail: the basis, where it is not that of the whole report.
+        below: further lines.
+    """
+
+    lead: str
+    severity: str
+    label: str
+    cells: Tuple[str, ...] = ()
+    arrow: bool = False
+    tail: str = ""
+    below: Tuple[str, ...] = ()
+
+
+def layout(report: Report) -> List[Line]:
+    """The whole report; the last line is always the verdict."""
+    parts = [
+        header_lines(report),
+        [
+            line(f"{stage.name:<10} {printable(stage.text)}  {stage.elapsed_s:.1f} s")
+            for stage in report.stages
+        ],
+        *(_block(nodes, findings, report) for nodes, findings in _blocks(report.findings)),
+        fact_lines(report.facts, report.sections, report.verbose),
+        timeline_lines(report.timeline, report.verbose),
+    ]
+    lines: List[Line] = []
+    for part in parts:
+        if part:
+            lines += [*part, ()]
+    return [*lines, *verdict_lines(report)]
+
+
+def _blocks(findings: Sequence[Finding]) -> Iterator[Tuple[Tuple[str, ...], List[Finding]]]:
+    """Findings about the same nodes together; the worst of each block decides its place."""
+    blocks: Dict[Tuple[str, ...], List[Finding]] = {}
+    for finding in findings:
+        blocks.setdefault(finding.nodes, []).append(finding)
+    yield from blocks.items()
+
+
+def _block(nodes: Tuple[str, ...], findings: Sequence[Finding], report: Report) -> List[Line]:
+    rows = [row for finding in findings for row in _rows(finding, report)]
+    label_width = max((len(row.label) for row in rows if row.cells), default=0)
+    cell_width = max((len(row.cells[0]) for row in rows if row.cells), default=0)
+    if any(row.cells and not row.arrow for row in rows):
+        # Two nodes side by side without a reference: their names are the heads of the columns.
+        heads = [printable(node) for node in nodes]
+        cell_width = max(cell_width, len(heads[0]))
+        indent = " " * (len(_INDENT) + label_width + 2)
+        lines = [line(indent, Span(f"{heads[0]:<{cell_width}}  {heads[1]}", "head"))]
+    else:
+        lines = [line(Span(printable(fold(nodes)) or "this run", "head"))]
+    for row in rows:
+        lines += _row_lines(row, label_width, cell_width)
+    return lines
+
+
+def _row_lines(row: Row, label_width: int, cell_width: int) -> List[Line]:
+    spans = [Span(row.lead, row.severity)]
+    if row.cells:
+        between = "  →  " if row.arrow else "  "
+        cells = between.join([f"{row.cells[0]:<{cell_width}}", *row.cells[1:]])
+        spans.append(Span(f"{row.label:<{label_width}}  {cells}"))
+    else:
+        spans.append(Span(row.label))
+    if row.tail:
+        spans.append(Span(f"   {row.tail}", "dim"))
+    return [tuple(spans), *(line(_INDENT, Span(text, "dim")) for text in row.below)]
+
+
+def _rows(finding: Finding, report: Report) -> Iterator[Row]:
+    lead = f"  {LETTERS[finding.severity]} {finding.rule}  "
+    notes = tuple(printable(text) for text in (*finding.evidence, finding.hint) if text)
+    comparable = [drift for drift in finding.drifts if drift.kind != "unknown"]
+    if len(comparable) == 1:
+        rows = _drift_rows(comparable[0], "", report)
+        rows[0] = rows[0]._replace(lead=lead, severity=finding.severity)
+        rows[-1] = rows[-1]._replace(below=(*rows[-1].below, *notes))
+        yield from rows
+        return
+    yield Row(lead, finding.severity, printable(finding.message), below=notes)
+    shown = comparable if report.verbose else comparable[:_FOLDED_LINES]
+    for drift in shown:
+        yield from _drift_rows(drift, finding.path, report)
+    if len(shown) < len(comparable):
+        yield Row(_INDENT, "", f"{len(comparable) - len(shown)} more (--verbose)")
+
+
+def _drift_rows(drift: Drift, above: str, report: Report) -> List[Row]:
+    """A drift's rows; `above` is the path that a line before them has named."""
+    known = known_groups(drift)
+    is_pair = len(known) == 2 and (bool(drift.reference) or all(len(group.nodes) == 1 for group in known))
+    basis = "no reference" if drift.basis == "none" else drift.basis
+    tail = basis if drift.basis != shared_basis(report) or not is_pair else ""
+    rows = []
+    for path, texts in differences(drift, 0 if report.verbose else _VALUE_CHARACTERS):
+        within = path[len(above) + 1 :] if above and path.startswith(f"{above}/") else path
+        label = shortened(printable(within), 0 if report.verbose else _LABEL_CHARACTERS)
+        if is_pair:
+            rows.append(Row(_INDENT, "", label, texts, arrow=bool(drift.reference), tail=tail))
+        else:
+            width = max(len(text) for text in texts)
+            below = tuple(
+                f"{text:<{width}}  {printable(fold(group.nodes))} ({len(group.nodes)})"
+                for text, group in zip(texts, known)
+            )
+            rows.append(Row(_INDENT, "", label, tail=tail, below=below))
+    return rows

@@ -1,0 +1,62 @@
+"""History as lines, for `log`: what changed on a node, and when."""
+
+from __future__ import annotations
+
+from typing import List, Sequence
+
+from envaudit.report import Moment
+from envaudit.report.lines import Line, Span, line
+from envaudit.report.screen import printable
+from envaudit.report.values import Difference, differences
+
+_VALUE_CHARACTERS = 40
+_CHANGES = 10
+
+
+def timeline_lines(moments: Sequence[Moment], verbose: bool) -> List[Line]:
+    """One line a snapshot, and below it what changed since the one before.
+
+    Args:
+        moments: of one or more nodes, each node's together and oldest first.
+        verbose: long values whole, all changes.
+    """
+    lines: List[Line] = []
+    node = ""
+    for moment in moments:
+        if moment.node != node:
+            node = moment.node
+            lines += (
+                [(), line(Span(printable(node), "head"))] if lines else [line(Span(printable(node), "head"))]
+            )
+        tags = f"  [{', '.join(moment.tags)}]" if moment.tags else ""
+        lines.append(line(f"  {printable(moment.captured_at + tags)}  ", _outcome(moment)))
+        lines += _changes(moment, verbose)
+    return lines
+
+
+def _outcome(moment: Moment) -> Span:
+    if moment.missing is not None:
+        return Span(printable(f"no answer, {moment.missing.kind}: {moment.missing.why}"), "incomplete")
+    if moment.first:
+        return Span("first snapshot")
+    count = len(moment.drifts)
+    if not count:
+        return Span("unchanged", "dim")
+    return Span("1 change" if count == 1 else f"{count} changes", "warning")
+
+
+def _changes(moment: Moment, verbose: bool) -> List[Line]:
+    shown = moment.drifts if verbose else moment.drifts[:_CHANGES]
+    rows: List[Difference] = []
+    for drift in shown:
+        if drift.kind == "unknown":
+            whys = sorted({group.why for group in drift.groups if group.why})
+            rows.append(Difference(drift.path, (f"not compared, {', '.join(map(printable, whys))}",)))
+        else:
+            rows += differences(drift, 0 if verbose else _VALUE_CHARACTERS)
+    labels = [printable(row.path) for row in rows]
+    width = max(map(len, labels), default=0)
+    lines = [line(f"      {label:<{width}}  {'  →  '.join(row.texts)}") for label, row in zip(labels, rows)]
+    if len(shown) < len(moment.drifts):
+        lines.append(line(f"      {len(moment.drifts) - len(shown)} more (--verbose)"))
+    return lines

@@ -1,0 +1,124 @@
+"""Values side by side, so that the eye sees what differs."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+from envaudit.model.canonical import Fact, canonical_json
+from envaudit.model.drift import Drift, Group, join_path
+from envaudit.model.nodeset import fold
+from envaudit.report.screen import ELLIPSIS, printable, shortened
+
+# Context that stays on each side of the part in which long values differ.
+_CONTEXT = 8
+
+
+class Difference(NamedTuple):
+    """A path and the texts of its values, one for each group whose value is known."""
+
+    path: str
+    texts: Tuple[str, ...]
+
+
+def differences(drift: Drift, limit: int) -> List[Difference]:
+    """A drift's values as texts, in the order of its groups.
+
+    Lists of maps (GPUs, ports) that are equally long are taken apart, so that one GPU with
+    another VBIOS reads `gpu/gpus[3]/vbios` and not two walls of JSON.
+
+    Args:
+        drift: of a kind other than `unknown`.
+        limit: characters that a value may take; 0 for no limit.
+    """
+    known = known_groups(drift)
+    values = [group.value for group in known]
+    if all(_is_table(value) for value in values):
+        if len({len(value) for value in values if isinstance(value, list)}) > 1:
+            texts = [f"{len(value)} entries" for value in values if isinstance(value, list)]
+            return [Difference(drift.path, tuple(texts))]
+        return [
+            Difference(f"{drift.path}{inside}", tuple(value_texts(cells, limit)))
+            for inside, cells in _cells(values)
+        ]
+    return [Difference(drift.path, tuple(_group_texts(known, limit)))]
+
+
+def known_groups(drift: Drift) -> List[Group]:
+    """The groups whose value is known."""
+    return [group for group in drift.groups if group.state != "unknown"]
+
+
+def value_text(value: Fact) -> str:
+    """A fact in one line: text bare where that is clear, the rest as JSON."""
+    if isinstance(value, str):
+        return printable(value) if value and value == value.strip() else f'"{printable(value)}"'
+    if isinstance(value, dict) and isinstance(value.get("version"), str):
+        named = [value["version"], value.get("build") or value.get("build_string")]
+        return printable(" ".join(part for part in named if isinstance(part, str)))
+    if isinstance(value, (dict, list)):
+        return printable(canonical_json(value))
+    return canonical_json(value)
+
+
+def value_texts(values: Sequence[Fact], limit: int = 0) -> List[str]:
+    """Facts that differ, as texts that differ too: the text "1" and the number 1 are told apart.
+
+    Long values keep the part in which they differ.
+    """
+    texts = [value_text(value) for value in values]
+    if len(set(texts)) < len(texts):
+        texts = [printable(canonical_json(value)) for value in values]
+    return _around_difference(texts, limit) if limit else texts
+
+
+def _group_texts(groups: Sequence[Group], limit: int) -> List[str]:
+    """Texts of groups in their order; presence alone reads `present` and `absent`."""
+    present = [group for group in groups if group.state == "present"]
+    if len(present) == 1 and present[0].value is None and len(groups) > 1:
+        texts = ["present"]
+    else:
+        texts = value_texts([group.value for group in present], limit)
+    queue = iter(texts)
+    return [next(queue) if group.state == "present" else "absent" for group in groups]
+
+
+def _is_table(value: Fact) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def _cells(tables: Sequence[Any]) -> List[Tuple[str, List[Fact]]]:
+    """The cells in which equally long tables differ; rows that differ alike stand together."""
+    alike: Dict[Tuple[str, str], List[int]] = {}
+    values: Dict[Tuple[str, str], List[Fact]] = {}
+    for number, rows in enumerate(zip(*tables)):
+        for key in sorted({key for row in rows for key in row}):
+            cells = [row.get(key) for row in rows]
+            if len({canonical_json([key in row, row.get(key)]) for row in rows}) > 1:
+                place = (key, canonical_json(cells))
+                alike.setdefault(place, []).append(number)
+                values[place] = cells
+    return [
+        (f"[{fold(map(str, numbers)).strip('[]')}]/{join_path(place[0])}", values[place])
+        for place, numbers in alike.items()
+    ]
+
+
+def _around_difference(texts: List[str], limit: int) -> List[str]:
+    if all(len(text) <= limit for text in texts):
+        return texts
+    before = max(0, _common_prefix(texts) - _CONTEXT)
+    after = max(0, _common_prefix([text[before:][::-1] for text in texts]) - _CONTEXT)
+    cut = []
+    for text in texts:
+        inner = text[before : len(text) - after]
+        inner = (ELLIPSIS if before else "") + inner + (ELLIPSIS if after else "")
+        cut.append(shortened(text if len(text) <= limit else inner, limit))
+    return cut if len(set(cut)) == len(set(texts)) else texts
+
+
+def _common_prefix(texts: Sequence[str]) -> int:
+    first, last = min(texts), max(texts)
+    for place, character in enumerate(first):
+        if place >= len(last) or last[place] != character:
+            return place
+    return len(first)
