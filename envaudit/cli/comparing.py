@@ -16,16 +16,18 @@ class Comparison:
     """What was compared with what.
 
     Attributes:
-        fingerprints: all that took part, under the labels that the drifts use.
+        current: the fingerprints that are judged, under the labels that the drifts use.
         missing: the nodes that gave no evidence, under such labels too.
         drifts: what differs.
-        current: the fingerprints that are judged; without a baseline all of them.
+        references: the fingerprints that these were held against, under labels of their own.
+        description: what they were held against, `node[01-16]@good`; empty for all with all.
     """
 
-    fingerprints: Tuple[Fingerprint, ...]
+    current: Tuple[Fingerprint, ...]
     missing: Mapping[str, Missing]
     drifts: Tuple[Drift, ...]
-    current: Tuple[Fingerprint, ...]
+    references: Tuple[Fingerprint, ...] = ()
+    description: str = ""
 
 
 def compare_loaded(sides: Sequence[Loaded], paths: PathFilter) -> Comparison:
@@ -42,7 +44,7 @@ def compare_loaded(sides: Sequence[Loaded], paths: PathFilter) -> Comparison:
             "one node alone has nothing to be compared with",
             next_step="Name a second node, or what is stored of this one: envaudit diff node01@good node01.",
         )
-    return Comparison(fingerprints, missing, compare(fingerprints, paths), fingerprints)
+    return Comparison(fingerprints, missing, compare(fingerprints, paths))
 
 
 def _node_by_node(before: Loaded, now: Loaded, paths: PathFilter) -> Comparison:
@@ -59,8 +61,7 @@ def _node_by_node(before: Loaded, now: Loaded, paths: PathFilter) -> Comparison:
     missing = {f"{node}{suffix}": gone for node, gone in before.missing.items()}
     missing.update(now.missing)
     labelled = tuple(replace(each, node=f"{node}{suffix}") for node, each in reference.items())
-    judged = tuple(current.values())
-    return Comparison((*labelled, *judged), missing, drifts, judged)
+    return Comparison(tuple(current.values()), missing, drifts, labelled, before.reference.text)
 
 
 def _labelled(sides: Sequence[Loaded]) -> Tuple[Tuple[Fingerprint, ...], Dict[str, Missing]]:

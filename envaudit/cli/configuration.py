@@ -31,10 +31,10 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Nodes:
-    """The `[nodes]` table; times in seconds."""
+    """The `[nodes]` table; times in seconds. Without a transport nodes are reached over ssh."""
 
     hosts: str = ""
-    transport: str = "ssh"
+    transport: Optional[str] = None
     workdir: Optional[str] = None
     timeout_s: int = 60
     fanout: int = 64
@@ -219,22 +219,23 @@ def _complaints(keys: Mapping[str, Tuple[type, str]], key: str, value: Any) -> L
     if key not in keys:
         return [f"unknown key{_nearest(key, keys)}"]
     kind, meaning = keys[key]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        return [f"expected {meaning}, got {value!r}"]
-    wrong = False
-    if key in _RANGES:
-        wrong = not _RANGES[key][0] <= value <= _RANGES[key][1]
-    elif key == "transport":
-        wrong = value not in TRANSPORTS
-    elif key == "fail-on":
-        wrong = value not in THRESHOLDS
-    elif key == "require":
-        wrong = not all(isinstance(item, str) for item in value)
-    elif key == "interpreters":
-        wrong = not all(isinstance(item, str) and item for item in value.values())
-    elif kind is str:
-        wrong = not value or "\0" in value or "\n" in value
+    wrong = not isinstance(value, kind) or isinstance(value, bool) or not _is_sensible(key, value)
     return [f"expected {meaning}, got {value!r}"] if wrong else []
+
+
+def _is_sensible(key: str, value: Any) -> bool:
+    """Whether a value of the right type is one that the key can have."""
+    if key in _RANGES:
+        return bool(_RANGES[key][0] <= value <= _RANGES[key][1])
+    if key == "transport":
+        return value in TRANSPORTS
+    if key == "fail-on":
+        return value in THRESHOLDS
+    if key == "require":
+        return all(isinstance(item, str) for item in value)
+    if key == "interpreters":
+        return all(isinstance(item, str) and item for item in value.values())
+    return bool(value) and "\0" not in value and "\n" not in value
 
 
 def _nearest(name: str, known: Mapping[str, Any]) -> str:

@@ -35,7 +35,14 @@ class Loaded:
         return f"@{self.reference.when}" if self.reference.when else ""
 
 
-def add_store_option(parser: argparse.ArgumentParser) -> None:
+def add_section_option(parser: argparse._ActionsContainer) -> None:
+    """`--section NAME`."""
+    parser.add_argument(
+        "--section", action="append", default=[], metavar="NAME", help="only this section; repeatable"
+    )
+
+
+def add_store_option(parser: argparse._ActionsContainer) -> None:
     """`--store DIR`."""
     parser.add_argument("--store", metavar="DIR", help="default: .envaudit here or above")
 

@@ -112,12 +112,16 @@ def choose_transport(
 ) -> Transport:
     """The transport for some nodes; none of them means this machine.
 
+    This machine by its own name is read locally too, unless a transport was chosen: a single
+    machine needs no ssh to itself.
+
     Raises:
         UsageError: `exec` without a command.
         NeededError: ssh is not installed.
     """
     settings = configuration.nodes
     name = options.transport or (settings.transport if nodes else "local")
+    name = name or ("local" if tuple(nodes) == (this_node(),) else "ssh")
     if name == "local":
         if len(nodes) > 1:
             raise UsageError("the local transport reaches this machine only", where="--transport")

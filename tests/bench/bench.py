@@ -49,7 +49,8 @@ def local(folder: Path, runs: int) -> bool:
     ours, theirs = median_s(results["ours"]), median_s(results["collect_env"])
     value = ratio(results, "ours", "collect_env")
     return say(
-        f"snapshot here {ours:.3f} s, collect_env {theirs:.3f} s, ratio {value:.3f}, promised 1/8", value <= 1 / 8
+        f"snapshot here {ours:.3f} s, collect_env {theirs:.3f} s, ratio {value:.3f}, promised 1/8",
+        value <= 1 / 8,
     )
 
 
@@ -62,7 +63,9 @@ def ssh(folder: Path, runs: int) -> bool:
     results = compare_with_clush(folder, ENVAUDIT, runs)
     ours, theirs = median_s(results["ours"]), median_s(results["clush"])
     value = ratio(results, "ours", "clush")
-    return say(f"4 nodes over ssh {ours:.3f} s, clush {theirs:.3f} s, ratio {value:.2f}, promised 2.5", value <= 2.5)
+    return say(
+        f"4 nodes over ssh {ours:.3f} s, clush {theirs:.3f} s, ratio {value:.2f}, promised 2.5", value <= 2.5
+    )
 
 
 def fleet(folder: Path, runs: int) -> bool:

@@ -1,0 +1,79 @@
+"""`envaudit diff`: what differs between nodes, snapshots and files."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from envaudit._version import __version__
+from envaudit.cli import references
+from envaudit.cli.comparing import compare_loaded
+from envaudit.cli.judging import judged
+from envaudit.cli.loading import add_section_option, add_store_option, load
+from envaudit.cli.output import add_output_options, check_output_options, emit
+from envaudit.cli.selection import add_transport_options
+from envaudit.diff import PathFilter
+from envaudit.model.finding import THRESHOLDS
+from envaudit.report import Report
+from envaudit.rules import Evidence
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options of `envaudit diff`."""
+    parser.add_argument(
+        "references",
+        nargs="+",
+        metavar="REF",
+        help="NODESET (live), NODESET@TAG, NODESET@latest, NODESET@TIME, or a snapshot file",
+    )
+    group = parser.add_argument_group("what is compared")
+    group.add_argument("--stored", action="store_true", help="node sets mean their newest stored snapshot")
+    add_section_option(group)
+    group.add_argument(
+        "--only", action="append", default=[], metavar="GLOB", help="these fact paths; repeatable"
+    )
+    group.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="not these, 'env/NCCL_*'; repeatable",
+    )
+    group.add_argument("--fail-on", choices=tuple(THRESHOLDS), help="default: error")
+    add_store_option(group)
+    add_transport_options(parser)
+    add_output_options(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Load, compare, judge, report."""
+    began = time.monotonic()
+    check_output_options(options)
+    paths = PathFilter.of(sections=options.section, only=options.only, ignore=options.ignore)
+    parsed = [references.parse(text) for text in options.references]
+    comparison = compare_loaded(load(parsed, options), paths)
+    names = {name for each in comparison.current for name in each.sections}
+    sections = paths.covered(sorted(names))
+    evidence = Evidence(
+        fingerprints=comparison.current,
+        missing=comparison.missing,
+        drifts=comparison.drifts,
+        sections=sections if paths != PathFilter() else None,
+        references=comparison.references,
+    )
+    findings, verdict = judged(evidence, options)
+    report = Report(
+        command="diff",
+        tool=__version__,
+        verdict=verdict,
+        findings=findings,
+        drifts=comparison.drifts,
+        missing=comparison.missing,
+        nodes=tuple(each.node for each in comparison.current),
+        sections=tuple(sections),
+        reference=comparison.description,
+        elapsed_s=time.monotonic() - began,
+        verbose=options.verbose,
+    )
+    emit(report, options)
+    return verdict.exit_code

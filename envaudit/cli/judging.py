@@ -1,0 +1,30 @@
+"""From evidence to findings and a verdict, under the policy of the configuration."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Tuple
+
+from envaudit.cli import asking
+from envaudit.model import Finding, Verdict
+from envaudit.rules import Evidence, Policy, judge
+
+
+def judged(evidence: Evidence, options: argparse.Namespace) -> Tuple[Tuple[Finding, ...], Verdict]:
+    """Findings, worst first, and the verdict over them."""
+    policy = _policy(options)
+    findings = judge(evidence, policy)
+    return findings, Verdict.of(findings, policy.fail_on)
+
+
+def _policy(options: argparse.Namespace) -> Policy:
+    fail_on = getattr(options, "fail_on", None)
+    if asking.is_one_file():
+        return Policy(fail_on=fail_on or Policy.fail_on)
+    from envaudit.cli import configuration
+
+    gate = configuration.load(options.config, os.getcwd()).gate
+    return Policy(
+        fail_on=fail_on or gate.fail_on, require=Policy.require if gate.require is None else gate.require
+    )
