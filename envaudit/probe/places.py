@@ -8,10 +8,12 @@ the environment stays absolute: there its place is the fact.
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, Dict, List, Mapping, Tuple
 
 # An interpreter of the system has these as its prefix, and a library there is the system's.
 _SYSTEM_PREFIXES = ("/", "/usr", "/usr/local")
+_SYSTEM_LIBRARIES = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/lib/")
 
 
 class Places:
@@ -63,3 +65,21 @@ class Places:
     def inside(self, path: str) -> bool:
         """Whether a path lies in the environment."""
         return self.show(path).startswith("{")
+
+    def origin(self, path: str, real: str, environ: Mapping[str, str]) -> str:
+        """Where a library lives: environment, cuda-compat, toolkit, system or other.
+
+        `real` is the file behind `path`. A toolkit is /usr/local/cuda*, CUDA_HOME or CUDA_PATH;
+        cuda-compat is the forward-compatibility driver, in its folder or the toolkit's `compat`.
+        """
+        path = os.path.normpath(path)
+        if any(re.search(r"/cuda-compat|/cuda[^/]*/compat/", one) for one in (path, real)):
+            return "cuda-compat"
+        if self.inside(path):
+            return "environment"
+        homes = [environ.get(name, "").rstrip("/") + "/" for name in ("CUDA_HOME", "CUDA_PATH")]
+        if re.match(r"/usr/local/cuda[^/]*/", real) or any(
+            len(home) > 1 and real.startswith(home) for home in homes
+        ):
+            return "toolkit"
+        return "system" if path.startswith(_SYSTEM_LIBRARIES) else "other"

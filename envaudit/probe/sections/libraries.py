@@ -42,7 +42,6 @@ _CUDNN_PARTS = {
     "8": ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train"),
     "9": ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled", "engines_runtime_compiled"),
 }
-_SYSTEM_FOLDERS = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/lib/")
 
 
 def read(context: Context) -> Answer:
@@ -178,7 +177,7 @@ class _Reading:
         row: Dict[str, Any] = {
             "path": self.places.show(found.path),
             "version": version,
-            "origin": self._origin(found.path, real),
+            "origin": self.places.origin(found.path, real, self.context.environ),
             "via": found.via,
         }
         if family.name == "cudnn":
@@ -252,25 +251,17 @@ class _Reading:
             ):
                 if ".so" in name:
                     yield os.path.join(folder, name)
-        for name, paths in sorted(self.rules.cache().items()):
+        for name in sorted(self.rules.cache(), key=_soname_first):
             if family_of(name):
-                yield from paths
-
-    def _origin(self, path: str, real: str) -> str:
-        shown = os.path.normpath(path)
-        homes = [self.context.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
-        if re.search(r"/(?:cuda-)?compat(?:/|-\d)", shown) or re.search(r"/cuda[^/]*/compat/", real):
-            return "cuda-compat"
-        if self.places.inside(shown):
-            return "environment"
-        if re.match(r"/usr/local/cuda[^/]*/", real) or any(
-            home and real.startswith(home.rstrip("/") + "/") for home in homes
-        ):
-            return "toolkit"
-        return "system" if shown.startswith(_SYSTEM_FOLDERS) else "other"
+                yield from self.rules.cached(name)
 
     def _list(self, folder: str) -> List[str]:
         try:
             return self.context.list_dir(folder)
         except OSError:
             return []
+
+
+def _soname_first(name: str) -> Tuple[bool, str]:
+    """Sorts libnccl.so.2, under which the loader finds a library, before its other names."""
+    return not re.search(r"\.so\.\d+$", name), name
