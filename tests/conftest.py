@@ -9,6 +9,15 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[1]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--rewrite-goldens`, which `nox -s goldens` gives."""
+    parser.addoption(
+        "--rewrite-goldens",
+        action="store_true",
+        help="write expected reports and generated documents anew instead of comparing",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """CUDA tests need a virtual environment of their own and run only where they are asked for."""
     for item in items:

@@ -73,10 +73,15 @@ def _dispatch(arguments: List[str]) -> int:
         raise UsageError(
             f"there is no command '{name}'", next_step=_suggestion(name) + "See 'envaudit --help'."
         )
-    command = _command_module(name)
-    parser = _Parser(prog=f"envaudit {name}", description=COMMANDS[name], allow_abbrev=False)
-    command.configure(parser)
-    return int(command.execute(parser.parse_args(rest)))
+    options = parser_of(name).parse_args(rest)
+    return int(_command_module(name).execute(options))
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of one command."""
+    parser = _Parser(prog=f"envaudit {name}", description=COMMANDS[name] + ".", allow_abbrev=False)
+    _command_module(name).configure(parser)
+    return parser
 
 
 def overview() -> str:
