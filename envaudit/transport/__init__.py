@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from envaudit.transport.gather import gather
+    from envaudit.transport.gathering import gather
     from envaudit.transport.interface import Progress, Request, Target, Transport
 
 __all__ = ["Progress", "Request", "Target", "Transport", "gather"]
@@ -19,7 +19,7 @@ __all__ = ["Progress", "Request", "Target", "Transport", "gather"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "gather" if name == "gather" else "interface"
+    module = "gathering" if name == "gather" else "interface"
     value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value

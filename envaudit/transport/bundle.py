@@ -1,7 +1,7 @@
 """The node side as one zip: a small one for the wire, the whole one as `envaudit.pyz`.
 
-The list of node-side modules stands here and nowhere else. Both zips are the same bytes whenever
-their parts are: sorted names, one fixed time.
+The list of node-side modules stands here and nowhere else. The one-file form is the same bytes
+whenever its parts are: sorted names, one fixed time.
 """
 
 from __future__ import annotations
@@ -92,20 +92,20 @@ def build_bundle() -> bytes:
     return _zip_of(files, prefix=_SHEBANG)
 
 
-@lru_cache(maxsize=1)
-def wire_payload() -> Payload:
+@lru_cache(maxsize=2)
+def wire_payload(*, compressed: bool = True) -> Payload:
     """The zip that is piped to every node.
 
     Beside each source lies its bytecode for this machine's Python: a node with the same minor
-    version need not compile, any other falls back on the source.
+    version need not compile (which is a third of the probe's time), any other falls back on the
+    source. Compressing pays wherever the zip crosses a network.
     """
+    paths = {f"{PACKAGE}/{path}": os.path.join(_package_root(), path) for path in node_side(WIRE_SIDE)}
     files = {}
-    for path in node_side(WIRE_SIDE):
-        full = os.path.join(_package_root(), path)
-        name = f"{PACKAGE}/{path}"
-        files[name] = _read(full)
-        files[f"{name}c"] = _bytecode(name, full)
-    return payload_of(_zip_of(files))
+    for name, path in paths.items():
+        files[name] = _read(path)
+        files[f"{name}c"] = _bytecode(name, path)
+    return payload_of(_zip_of(files, compressed=compressed))
 
 
 def _bytecode(name: str, path: str) -> bytes:
@@ -115,13 +115,13 @@ def _bytecode(name: str, path: str) -> bytes:
     return importlib.util.MAGIC_NUMBER + flags + bytes(8) + marshal.dumps(code)
 
 
-def _zip_of(files: dict[str, bytes], prefix: bytes = b"") -> bytes:
+def _zip_of(files: dict[str, bytes], *, prefix: bytes = b"", compressed: bool = True) -> bytes:
     buffer = io.BytesIO()
     buffer.write(prefix)
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _TIME)
-            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
             entry.external_attr = 0o644 << 16
             entry.create_system = 3
             archive.writestr(entry, files[name])

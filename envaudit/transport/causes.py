@@ -97,7 +97,7 @@ _COMPLAINTS: tuple[tuple[str, str, str, str], ...] = (
     ),
 )
 
-_NOT_THERE = re.compile(r"not found|No such file or directory|Unknown command|does not exist", re.I)
+_NOT_THERE = re.compile(r"not found|no such file|permission denied", re.I)
 _CONTROL = re.compile(
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+"
 )
@@ -183,12 +183,11 @@ def of_timeout(ended: Ended, timeout_s: float) -> Missing:
 
 
 def _names_interpreter(ended: Ended) -> bool:
-    """Whether the complaint is about the interpreter rather than about another program."""
+    """Whether the command ended because there is no such interpreter."""
+    if ended.rc == 127:
+        return True
     name = ended.python.rpartition("/")[2]
-    for line in ended.complaint.splitlines():
-        if name in line and (_NOT_THERE.search(line) or (ended.rc == 126 and "ermission denied" in line)):
-            return True
-    return ended.rc == 127 and not ended.complaint.strip()
+    return any(name in line and _NOT_THERE.search(line) for line in ended.complaint.splitlines())
 
 
 def _signal_name(number: int) -> str:

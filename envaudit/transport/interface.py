@@ -68,10 +68,12 @@ class Transport(ABC):
     Attributes:
         launch: how the node's facts say they were reached: local, ssh, exec or slurm.
         words: how messages name the way, `ssh, BatchMode`.
+        remote: whether what is sent may cross a network.
     """
 
     launch: str
     words: str
+    remote: bool = True
 
     @abstractmethod
     def check(self, targets: Sequence[Target]) -> None:

@@ -16,6 +16,7 @@ class Local(Transport):
 
     launch = "local"
     words = "local"
+    remote = False
 
     def check(self, targets: Sequence[Target]) -> None:
         """Refuse what would be read as an option or a home folder."""

@@ -39,7 +39,7 @@ def gather(
     """
     check_targets(targets)
     transport.check(targets)
-    payload = wire_payload()
+    payload = wire_payload(compressed=transport.remote)
 
     def through(node: str, outcome: str) -> None:
         if progress is not None:
