@@ -317,9 +317,10 @@ def _decode_details(table: Any, where: str) -> Dict[str, Tuple[Dict[str, Any], T
         expect(row, dict, here)
         expect(row.get("notes"), dict, f"{here}.notes")
         check_fact(row["notes"], f"{here}.notes")
-        if digest_of({"notes": row["notes"], "errors": row.get("errors")}) != digest:
+        errors = _texts(row.get("errors"), f"{here}.errors")
+        if digest_of({"notes": row["notes"], "errors": list(errors)}) != digest:
             raise InputError("digest differs from the content", where=here, why="corrupt")
-        details[digest] = (row["notes"], _texts(row.get("errors"), f"{here}.errors"))
+        details[digest] = (row["notes"], errors)
     return details
 
 
@@ -334,6 +335,8 @@ def _join_sections(
     joined = {}
     for name, pair in row.items():
         expect(pair, list, f"{where}.{name}")
+        for digest in pair:
+            expect(digest, str, f"{where}.{name}")
         if len(pair) != 2 or pair[0] not in sections or pair[1] not in details:
             raise InputError("refers to a section that the file does not hold", where=f"{where}.{name}")
         key = (pair[0], pair[1])

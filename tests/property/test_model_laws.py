@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from envaudit.errors import InputError
 from envaudit.model import (
     Finding,
     Fingerprint,
@@ -137,6 +138,27 @@ def test_snapshot_reformatted_by_a_json_tool_is_still_read(snapshot: Snapshot) -
     """Another key order and white space change neither content nor digests."""
     text = encode_snapshot(snapshot, captured_at=CAPTURED_AT, tool="1")
     assert snapshot == decode_snapshot(json.dumps(json.loads(text), indent=2), "here")
+
+
+@given(snapshots(), st.randoms(), st.one_of(FACTS, st.floats()))
+def test_snapshot_with_any_value_replaced_is_read_or_refused(
+    snapshot: Snapshot, chance: random.Random, value: Any
+) -> None:
+    """A hostile document raises no other error than the one that names it."""
+    document = json.loads(encode_snapshot(snapshot, captured_at=CAPTURED_AT, tool="1"))
+    place = document
+    while True:
+        key = chance.choice(sorted(place) if isinstance(place, dict) else range(len(place)))
+        if not isinstance(place[key], (dict, list)) or not place[key] or chance.random() < 0.2:
+            break
+        place = place[key]
+    place[key] = value
+    where = "here"
+    try:
+        decode_snapshot(json.dumps(document), "here")
+    except InputError as error:
+        where = error.where
+    assert where.startswith("here")
 
 
 @given(MAPS, st.randoms())
