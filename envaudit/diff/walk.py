@@ -48,7 +48,7 @@ def walk(view: View, segments: Tuple[str, ...], sides: Sequence[Side]) -> Iterat
     if any(side.state == "absent" or _is_loud(side) for side in sides):
         # One drift says who lacks the map; what is in it is compared among those who have it.
         yield from _drift(view, path, [_bare(side) for side in sides])
-        sides = [side._replace(silent=True) for side in sides if side.state != "absent"]
+        sides = [_told(side) for side in sides if side.state != "absent"]
     inside = _children(sides)
     if packages.is_package(segments):
         yield from _walk_package(view, segments, inside)
@@ -149,6 +149,11 @@ def _kind(groups: Sequence[Group], reference: Tuple[str, ...]) -> str:
 
 def _is_loud(side: Side) -> bool:
     return side.state == "unknown" and not side.silent
+
+
+def _told(side: Side) -> Side:
+    """An unknown that has been reported is not reported again further down."""
+    return side._replace(silent=True) if side.state == "unknown" else side
 
 
 def _bare(side: Side) -> Side:

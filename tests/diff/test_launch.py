@@ -1,0 +1,54 @@
+"""Facts of the launch are compared between equal launches only."""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+import pytest
+
+from envaudit.diff import compare
+from envaudit.diff.launch import LAUNCH_PATHS
+from envaudit.model import Group, join_path
+from tests.diff.nodes import fingerprint, training_node
+
+
+def test_compare_launch_itself_is_never_drift() -> None:
+    """That one answer came over ssh and one from Slurm is how they were asked, not what they are."""
+    assert () == compare([training_node("a"), training_node("b", launch="slurm")])
+
+
+def test_compare_variables_of_other_launches_are_unknown() -> None:
+    """One drift for the whole section, and nobody is blamed."""
+    (drift,) = compare([training_node("a"), training_node("b", launch="slurm", algo="Tree")])
+    assert ("env", "unknown", "none") == (drift.path, drift.kind, drift.basis)
+    assert (
+        Group(None, ("a",), "unknown", "other launch: ssh"),
+        Group(None, ("b",), "unknown", "other launch: slurm"),
+    ) == drift.groups
+
+
+def test_compare_variables_within_one_launch_are_drift_beside_another() -> None:
+    """Nodes of one launch are held against each other, whatever else is there."""
+    nodes = [training_node("a"), training_node("b"), training_node("c", algo="Tree")]
+    changed, unknown = compare([*nodes, training_node("d", launch="slurm", algo=None)])
+    assert ("env/NCCL_ALGO", "majority 2/3", ("c",)) == (changed.path, changed.basis, changed.outliers)
+    assert Group(None, ("d",), "unknown", "other launch: slurm") == changed.groups[-1]
+    assert ("env", "unknown") == (unknown.path, unknown.kind)
+
+
+def test_compare_facts_of_the_node_differ_across_launches() -> None:
+    """A driver is the node's own, however it was asked."""
+    (drift,) = compare([training_node("a"), training_node("b", launch="slurm", driver="550.54.14")])
+    assert ("gpu/driver", "changed") == (drift.path, drift.kind)
+
+
+@pytest.mark.parametrize("segments", LAUNCH_PATHS, ids="/".join)
+def test_compare_each_launch_path_is_unknown_between_launches(segments: Tuple[str, ...]) -> None:
+    """Every entry of the table is honoured, sections and facts alike."""
+    nodes = []
+    for node, launch, value in (("a", "ssh", 1), ("b", "slurm", 2)):
+        facts: Dict[str, object] = {"value": value}
+        for segment in reversed(segments[1:]):
+            facts = {segment: facts}
+        nodes.append(fingerprint(node, **{"host": {"launch": launch}, segments[0]: facts}))
+    assert [(join_path(*segments), "unknown")] == [(drift.path, drift.kind) for drift in compare(nodes)]
