@@ -116,6 +116,13 @@ class Context:
         """
         return self.read_bytes(path, limit_bytes).decode("utf-8", "surrogateescape")
 
+    def peek(self, path: str) -> Optional[str]:
+        """A small file's text without the white space around it, None where it is not to be had."""
+        try:
+            return self.read_text(path).strip()
+        except OSError:
+            return None
+
     def read_bytes(self, path: str, limit_bytes: int = _TEXT_LIMIT_BYTES) -> bytes:
         """A file's bytes.
 
@@ -181,6 +188,18 @@ class Context:
             OSError: absent or no link.
         """
         return os.readlink(self._checked(path))
+
+    def space(self, path: str) -> Tuple[int, int]:
+        """Size and free space, in bytes, of the file system that holds `path`.
+
+        Raises:
+            OSError: absent or unreadable.
+        """
+        if not self.live:
+            size, free = self.node.get("space", {}).get(path) or _refuse(errno.ENOENT, path)
+            return int(size), int(free)
+        seen = os.statvfs(path)
+        return seen.f_frsize * seen.f_blocks, seen.f_frsize * seen.f_bavail
 
     def run(self, argv: Sequence[str], timeout_s: float = 3.0, limit_bytes: int = _TEXT_LIMIT_BYTES) -> Ran:
         """What a program says, without a shell, without standard input, with LC_ALL=C.

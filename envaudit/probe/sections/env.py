@@ -1,0 +1,130 @@
+"""Environment variables that shape training, and the NCCL settings in effect with their origin."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from typing import Any, Dict, List, Mapping, Tuple
+
+from envaudit.probe.context import Answer, Context
+from envaudit.probe.hostname import host_names
+from envaudit.probe.placeholders import Placeholders
+from envaudit.probe.secrets import SECRET, clean, is_secret_name
+
+SCHEMA = 1
+
+_ALLOWED = (
+    "CUDA_*",
+    "NCCL_*",
+    "TORCH_*",
+    "PYTORCH_*",
+    "GLOO_*",
+    "UCX_*",
+    "FI_*",
+    "OMP_*",
+    "MKL_*",
+    "KMP_*",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PYTHON*",
+    "CONDA_*",
+    "HF_HOME",
+    "TRITON_*",
+    "XLA_*",
+)
+# Different on every rank, node, job or shell by nature: shown, never compared.
+_BY_NATURE = (
+    "RANK",
+    "LOCAL_RANK",
+    "MASTER_*",
+    "SLURM_*ID*",
+    "SLURM_*NODELIST",
+    "*_VISIBLE_DEVICES",
+    "NCCL_HOSTID",
+    "NCCL_COMM_ID",
+    "*_DEBUG_FILE",
+    "*_DUMP_FILE",
+    "CUDA_MPS_*",
+    "*_CACHE_PATH",
+    "*_CACHE_DIR",
+    "CONDA_SHLVL",
+    "CONDA_PROMPT_MODIFIER",
+    "CONDA_PREFIX_[0-9]*",
+)
+_is_by_nature = re.compile("|".join(fnmatch.translate(pattern) for pattern in _BY_NATURE)).match
+_is_allowed = re.compile("|".join(fnmatch.translate(pattern) for pattern in _ALLOWED)).match
+_MAX_VALUE = 32 * 1024
+
+
+def read(context: Context) -> Answer:
+    """Facts `variables` (name → value) and `nccl` (name → value, origin); by nature different: notes."""
+    put = Placeholders(context.environ, host_names(context)).put
+    variables: Dict[str, str] = {}
+    own: Dict[str, str] = {}
+    for name, value in sorted(context.environ.items()):
+        if _is_by_nature(name):
+            own[name] = _shown(name, value)
+        elif _is_allowed(name):
+            variables[name] = put(_shown(name, value))
+    settings, files, errors = _nccl_settings(context)
+    nccl = {
+        name: {"value": put(_shown(name, value)), "origin": origin}
+        for name, (value, origin) in sorted(settings.items())
+        if not _is_by_nature(name)
+    }
+    notes: Dict[str, Any] = {"variables": own, "nccl_files": files}
+    return Answer("partial" if errors else "ok", {"variables": variables, "nccl": nccl}, notes, errors)
+
+
+def _shown(name: str, value: str) -> str:
+    if is_secret_name(name):
+        return SECRET
+    if len(value) > _MAX_VALUE:
+        value = value[:_MAX_VALUE] + f"... ({len(value)} characters)"
+    return clean(value)
+
+
+def _nccl_settings(context: Context) -> Tuple[Dict[str, Tuple[str, str]], List[str], List[str]]:
+    """What NCCL will see: name → (value, origin), the files read, and what could not be read.
+
+    The order is that of `initEnvFunc` in NCCL's src/misc/param.cc: what is set already wins; then
+    the file NCCL_CONF_FILE names or, without it, ~/.nccl.conf; then /etc/nccl.conf.
+    """
+    settings = {
+        name: (value, "environment") for name, value in context.environ.items() if name.startswith("NCCL_")
+    }
+    named = context.environ.get("NCCL_CONF_FILE", "")
+    home = context.environ.get("HOME", "")
+    files = []
+    if named:
+        files.append((named, "NCCL_CONF_FILE"))
+    elif home:
+        files.append((os.path.join(home, ".nccl.conf"), "~/.nccl.conf"))
+    files.append(("/etc/nccl.conf", "/etc/nccl.conf"))
+    read_files: List[str] = []
+    errors: List[str] = []
+    for path, origin in files:
+        if not os.path.isabs(path):
+            path = os.path.join(context.workdir, path)
+        try:
+            text = context.read_text(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            errors.append(f"{path}: {error.strerror}")
+            continue
+        read_files.append(origin)
+        for name, value in _assignments(text).items():
+            settings.setdefault(name, (value, origin))
+    return settings, read_files, errors
+
+
+def _assignments(text: str) -> Mapping[str, str]:
+    """The NAME=value lines of an nccl.conf, read as NCCL does: no trimming, the first of a name wins."""
+    found: Dict[str, str] = {}
+    for line in text.split("\n"):
+        name, equals, value = line.partition("=")
+        if equals and name.startswith("NCCL_"):
+            found.setdefault(name, value)
+    return found

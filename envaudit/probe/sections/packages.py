@@ -1,0 +1,167 @@
+"""Every Python distribution that the interpreter would find, in the order in which it looks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from envaudit.probe.checkout import find_checkout, head_of
+from envaudit.probe.context import Answer, Context
+from envaudit.probe.distributions import Distribution, find_in
+from envaudit.probe.secrets import clean_url
+
+SCHEMA = 1
+
+_RECORD_LIMIT_BYTES = 32 << 20
+
+
+def read(context: Context) -> Answer:
+    """Facts `distributions` (normalised name → what is installed) and `duplicates` (name → versions).
+
+    A distribution is {version, installer} and, where it applies,
+
+    - `direct_url`: what a URL install came from: `url`, `commit`, `revision`, `hash`; a local file or
+      folder is told by `"local"` alone, since its path is that of a build;
+    - `editable`: true, with `commit` of its checkout when there is one;
+    - `folder`: the sys.path entry, when that is neither in the prefix nor in the base prefix;
+    - `user_site`: true in the user's own site folder.
+    """
+    told = context.interpreter
+    errors: List[str] = []
+    found = _all(context, told.get("path", []), errors)
+    distributions: Dict[str, Any] = {}
+    duplicates: Dict[str, List[Optional[str]]] = {}
+    records: Dict[str, str] = {}
+    projects: Dict[str, str] = {}
+    for one in found:
+        if one.name in distributions:
+            # An editable project's own .egg-info is seen again where a .pth file puts its folder.
+            if not _is_own_project(one, projects.get(one.name)):
+                first = distributions[one.name]["version"]
+                duplicates.setdefault(one.name, [first]).append(one.version)
+            continue
+        facts, project = _facts(context, one, told, errors)
+        distributions[one.name] = facts
+        if project is not None:
+            projects[one.name] = project
+        digest = _record_digest(context, one)
+        if digest is not None:
+            records[one.name] = digest
+    return Answer(
+        "partial" if errors else "ok",
+        {"distributions": distributions, "duplicates": duplicates},
+        {"record_sha256": records, "projects": projects},
+        errors,
+    )
+
+
+def _all(context: Context, path: List[str], errors: List[str]) -> List[Distribution]:
+    found: List[Distribution] = []
+    seen = set()
+    for folder in path:
+        if folder in seen:
+            continue
+        seen.add(folder)
+        try:
+            names = context.list_dir(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # python311.zip stands on every sys.path and is hardly ever there
+        except OSError as error:
+            errors.append(f"{folder}: {error.strerror}")
+            continue
+        found.extend(find_in(context, folder, names, errors))
+    return found
+
+
+def _is_own_project(one: Distribution, project: Optional[str]) -> bool:
+    return project is not None and (one.folder == project or one.folder.startswith(project + "/"))
+
+
+def _facts(
+    context: Context, one: Distribution, told: Mapping[str, Any], errors: List[str]
+) -> Tuple[Dict[str, Any], Optional[str]]:
+    """What is compared of a distribution, and the project folder of an editable one."""
+    facts: Dict[str, Any] = {"version": one.version, "installer": None}
+    project = one.project
+    if one.metadata.endswith(".dist-info"):
+        installer = _optional_text(context, os.path.join(one.metadata, "INSTALLER"), errors)
+        facts["installer"] = installer.strip().lower()[:64] or None if installer else None
+        # A conda build keeps the direct_url.json of the machine it was built on: no fact of this one.
+        if facts["installer"] != "conda":
+            origin = _optional_text(context, os.path.join(one.metadata, "direct_url.json"), errors)
+            if origin is not None:
+                project = _put_origin(facts, origin, one, errors)
+    if project is not None:
+        facts["editable"] = True
+        commit = _commit(context, project)
+        if commit is not None:
+            facts["commit"] = commit
+    if told.get("user_site") and one.folder == told["user_site"]:
+        facts["user_site"] = True
+    elif not _is_inside(one.folder, told):
+        facts["folder"] = one.folder
+    return facts, project
+
+
+def _put_origin(facts: Dict[str, Any], text: str, one: Distribution, errors: List[str]) -> Optional[str]:
+    """Add `direct_url` as PEP 610 has it; returns the project folder of an editable install."""
+    try:
+        origin = json.loads(text)
+        url = origin["url"]
+        archive, vcs = origin.get("archive_info") or {}, origin.get("vcs_info") or {}
+        editable = bool((origin.get("dir_info") or {}).get("editable"))
+        hashes = [f"{kind}={digest}" for kind, digest in sorted((archive.get("hashes") or {}).items())]
+        found = {
+            "url": "local" if url.startswith("file:") else clean_url(url),
+            "commit": vcs.get("commit_id"),
+            "revision": vcs.get("requested_revision"),
+            "hash": hashes[0] if hashes else archive.get("hash"),
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        errors.append(f"{one.metadata}/direct_url.json: not as PEP 610 has it ({type(error).__name__})")
+        return None
+    if editable:
+        return _folder_of(url)
+    facts["direct_url"] = {key: value for key, value in found.items() if isinstance(value, str)}
+    return None
+
+
+def _folder_of(url: str) -> str:
+    from urllib.parse import unquote  # costs 3 ms, and only editable installs need it
+
+    return unquote(url.partition("://")[2]).rstrip("/") or "/"
+
+
+def _commit(context: Context, project: str) -> Optional[str]:
+    top = find_checkout(context, project)
+    if top is None:
+        return None
+    try:
+        return head_of(context, top)[0]
+    except OSError:
+        return None
+
+
+def _is_inside(folder: str, told: Mapping[str, Any]) -> bool:
+    prefixes = {str(told.get(key) or "") for key in ("prefix", "base_prefix", "exec_prefix")} - {""}
+    return any(f"{folder}/".startswith(prefix.rstrip("/") + "/") for prefix in prefixes)
+
+
+def _optional_text(context: Context, path: str, errors: List[str]) -> Optional[str]:
+    try:
+        return context.read_text(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        errors.append(f"{path}: {error.strerror}")
+        return None
+
+
+def _record_digest(context: Context, one: Distribution) -> Optional[str]:
+    try:
+        record = context.read_bytes(os.path.join(one.metadata, "RECORD"), _RECORD_LIMIT_BYTES)
+    except OSError:
+        return None  # egg-info and conda builds have none
+    return hashlib.sha256(record).hexdigest()

@@ -1,0 +1,43 @@
+"""The interpreter that runs the work: version, flags, where it looks for modules."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from envaudit.probe.context import Answer, Context
+
+SCHEMA = 1
+
+_TEXTS = (
+    "version",
+    "implementation",
+    "executable",
+    "prefix",
+    "base_prefix",
+    "exec_prefix",
+    "soabi",
+    "platform",
+)
+
+
+def read(context: Context) -> Answer:
+    """What the interpreter says of itself when it is started as its user starts it."""
+    told = context.interpreter
+    facts: Dict[str, Any] = {key: told.get(key) for key in _TEXTS}
+    facts["flags"] = dict(told.get("flags", {}))
+    facts["site_packages"] = list(told.get("site_packages", []))
+    user_site = str(told.get("user_site") or "")
+    facts["user_site"] = {
+        "folder": user_site or None,
+        "enabled": bool(told.get("user_site_enabled")),
+        "exists": bool(user_site) and context.is_dir(user_site),
+    }
+    # Folders outside come from PYTHONPATH, .pth files and the user's site: where drift hides.
+    inside = tuple(
+        {f"{told[key].rstrip('/')}/" for key in ("prefix", "base_prefix", "exec_prefix") if told.get(key)}
+    )
+    path = [entry for entry in told.get("path", []) if entry]
+    facts["path_outside_prefix"] = [entry for entry in path if not f"{entry}/".startswith(inside)]
+    missing = [key for key in ("version", "executable", "prefix", "path") if not told.get(key)]
+    errors = tuple(f"the interpreter did not say its {key}" for key in missing)
+    return Answer("partial" if errors else "ok", facts, {"build": told.get("build"), "path": path}, errors)
