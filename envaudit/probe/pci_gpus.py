@@ -1,0 +1,132 @@
+"""The GPUs that the kernel sees, whatever the driver's library says: PCI, /proc/driver/nvidia, KFD."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from envaudit.probe.context import Context
+
+_PCI = "/sys/bus/pci/devices"
+_PROC = "/proc/driver/nvidia"
+_KFD = "/sys/class/kfd/kfd/topology/nodes"
+_NVIDIA = "0x10de"
+# PCI base class 03, subclasses VGA and 3D controller (PCI Code and ID Assignment, 1.3).
+_GPU_CLASSES = ("0x0300", "0x0302")
+# kfd_crat.h, heap types of a memory bank: frame buffer, visible to the host or not.
+_FRAME_BUFFERS = ("1", "2")
+
+
+class KernelModule(NamedTuple):
+    """NVIDIA's kernel module that is loaded: its version, and whether it is the open one."""
+
+    version: Optional[str]
+    flavour: str
+
+
+def pci_count(context: Context) -> Optional[int]:
+    """How many NVIDIA GPUs stand on the PCI bus; None where the bus cannot be read."""
+    try:
+        names = context.list_dir(_PCI)
+    except OSError:
+        return None
+    count = 0
+    for name in names:
+        try:
+            if context.read_text(f"{_PCI}/{name}/vendor", 64).strip() == _NVIDIA:
+                count += context.read_text(f"{_PCI}/{name}/class", 64).startswith(_GPU_CLASSES)
+        except OSError:
+            continue  # unplugged between the two
+    return count
+
+
+def proc_count(context: Context) -> Optional[int]:
+    """How many GPUs NVIDIA's kernel module holds; None where it is not loaded, or not visible."""
+    try:
+        return len(context.list_dir(f"{_PROC}/gpus"))
+    except OSError:
+        return None
+
+
+def kernel_module(context: Context) -> Optional[KernelModule]:
+    """NVIDIA's kernel module, None where it is not loaded, or not visible.
+
+    The first line is `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar ...`, or
+    `... NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build ...`.
+    """
+    try:
+        text = context.read_text(f"{_PROC}/version", 1 << 14)
+    except OSError:
+        return None
+    line = next((line for line in text.splitlines() if line.startswith("NVRM version:")), "")
+    match = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", line + " ")
+    flavour = "open" if "Open Kernel Module" in line else "proprietary"
+    return KernelModule(match.group(1) if match else None, flavour)
+
+
+def amd(context: Context) -> Optional[Dict[str, Any]]:
+    """AMD's GPUs as KFD lists them: {"driver", "rocm", "count", "gpus": [{...}, ...]}.
+
+    None where there is none. `driver` is the version of the amdgpu module, null for the kernel's
+    own; a GPU has `gfx` (gfx942), `memory_bytes` and `compute_units`.
+    """
+    gpus: List[Dict[str, Any]] = []
+    try:
+        names = sorted((name for name in context.list_dir(_KFD) if name.isdigit()), key=int)
+    except OSError:
+        return None
+    for name in names:
+        told = _properties(context, f"{_KFD}/{name}/properties")
+        target = _number(told, "gfx_target_version")
+        if target:
+            per_unit = _number(told, "simd_per_cu") or 4
+            gpus.append(
+                {
+                    "gfx": gfx_name(target),
+                    "memory_bytes": _memory_bytes(context, f"{_KFD}/{name}/mem_banks"),
+                    "compute_units": _number(told, "simd_count") // per_unit,
+                }
+            )
+    if not gpus:
+        return None
+    return {
+        "driver": _line(context, "/sys/module/amdgpu/version"),
+        "rocm": _line(context, "/opt/rocm/.info/version"),
+        "count": len(gpus),
+        "gpus": gpus,
+    }
+
+
+def gfx_name(target: int) -> str:
+    """KFD's decimal gfx_target_version as the compiler names it: 90402 is gfx942, 90010 is gfx90a."""
+    return f"gfx{target // 10000}{target // 100 % 100:x}{target % 100:x}"
+
+
+def _memory_bytes(context: Context, folder: str) -> int:
+    try:
+        banks = context.list_dir(folder)
+    except OSError:
+        return 0
+    told = [_properties(context, f"{folder}/{bank}/properties") for bank in banks]
+    return sum(_number(bank, "size_in_bytes") for bank in told if bank.get("heap_type") in _FRAME_BUFFERS)
+
+
+def _properties(context: Context, path: str) -> Dict[str, str]:
+    try:
+        lines = context.read_text(path, 1 << 16).splitlines()
+    except OSError:
+        return {}
+    pairs = [line.split() for line in lines]
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _number(told: Dict[str, str], key: str) -> int:
+    text = told.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _line(context: Context, path: str) -> Optional[str]:
+    try:
+        return context.read_text(path, 1 << 12).strip() or None
+    except OSError:
+        return None
