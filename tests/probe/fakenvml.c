@@ -133,7 +133,9 @@ int nvmlSystemGetDriverVersion(char *into, unsigned size) {
 }
 int nvmlSystemGetNVMLVersion(char *into, unsigned size) {
     SYSTEM(nvmlSystemGetNVMLVersion);
-    return text(get(-1, "nvml", "12.550.54.15"), into, size);
+    char version[WIDTH];
+    snprintf(version, sizeof version, "12.%.200s", get(-1, "driver", "550.54.15"));
+    return text(get(-1, "nvml", version), into, size);
 }
 int nvmlSystemGetCudaDriverVersion(int *into) {
     SYSTEM(nvmlSystemGetCudaDriverVersion);

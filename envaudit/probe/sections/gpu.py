@@ -17,9 +17,10 @@ Facts, where NVIDIA GPUs are:
 
 So eight cards alike take one row, another driver is one difference, and one card with another ECC
 mode is one difference, `devices/3/ecc`. For the same reason what follows the driver's version, the
-cards' `gsp_firmware` too, says "as driver" where it does. All of a card is `dict(each, **devices.get("3", {}))`; the
-majority decides what `each` has, the lowest ordinal among equals. A value that a card or driver
-does not support is null or left out. `state` is there for a card that fell off: "lost".
+cards' `gsp_firmware` too, says "as driver" where it does. All of a card is
+`dict(each, **devices.get("3", {}))`; the majority decides what `each` has, the lowest ordinal among
+equals. A value that a card or driver does not support is null or left out. `state` is there for a
+card that fell off: "lost".
 
 In a namespace or container without the device files and /proc/driver/nvidia, `module`, `uvm` and
 `inventory` are null: not seen, which proves nothing.

@@ -2,10 +2,11 @@
 
 Facts:
 
-    for        the torch library whose needs were resolved: "{site}/torch/lib/libtorch_cuda.so"
-    search     "RPATH" (wins over LD_LIBRARY_PATH), "RUNPATH" (loses to it) or "none"
-    loads      {"nccl": {"path": "{site}/nvidia/nccl/lib/libnccl.so.2", "version": "2.30.7",
-                         "origin": "environment", "via": "RPATH"}, ...}
+    torch      {"library": "{site}/torch/lib/libtorch_cuda.so", "search": "RPATH"}: the library whose
+               needs were resolved; RPATH wins over LD_LIBRARY_PATH, RUNPATH loses to it, or "none"
+    nccl       {"path": "{site}/nvidia/nccl/lib/libnccl.so.2", "version": "2.30.7",
+                "origin": "environment", "via": "RPATH"}: the copy that is taken
+    cudnn, cudart, cublas, ...    likewise, the families of `envaudit.probe.families`
     missing    sonames that nothing on the way provides
     copies     {"nccl": {"/usr/lib/x86_64-linux-gnu/libnccl.so.2": "2.18.5"}, ...}: not taken
 
@@ -15,7 +16,8 @@ of the loader's order led to it: LD_PRELOAD, RPATH, LD_LIBRARY_PATH, RUNPATH, ld
 or torch, which loads the libraries of some wheels by path before its own. cuDNN also has `parts`,
 its sublibraries: `beside` it, the path of another copy, or null where none is found.
 
-A CPU-only torch has no libtorch_cuda.so: `for` is libtorch_cpu.so and `loads` says what that needs.
+A CPU-only torch has no libtorch_cuda.so: the library is libtorch_cpu.so, and most families are
+not there.
 Notes: what the placeholders stand for, sizes and times of the loaded files.
 """
 
@@ -75,7 +77,7 @@ class _Reading:
 
     def answer(self) -> Answer:
         tag, _ = self.rules.search_folders(self.core)
-        facts: Dict[str, Any] = {"for": self.places.show(self.core), "search": tag}
+        facts: Dict[str, Any] = {"torch": {"library": self.places.show(self.core), "search": tag}}
         try:
             resolved, by_torch = self._resolve()
         except LoaderUnknown as error:
@@ -83,9 +85,9 @@ class _Reading:
             facts["copies"] = self._copies(())
             return Answer("partial", facts, self.notes, self.errors)
         taken = self._taken(resolved, by_torch)
-        facts["loads"] = {family.name: self._row(family, found) for family, found in taken.items()}
+        facts.update({family.name: self._row(family, found) for family, found in taken.items()})
         facts["missing"] = sorted(name for name, path in resolved.items() if path is None)
-        self._add_static_nccl(facts["loads"])
+        self._add_static_nccl(facts)
         facts["copies"] = self._copies([found.path for found in taken.values()])
         return Answer("partial" if self.errors else "ok", facts, self.notes, self.errors)
 
@@ -209,8 +211,8 @@ class _Reading:
                 parts[part] = self.places.show(found.path)
         return parts
 
-    def _add_static_nccl(self, loads: Dict[str, Any]) -> None:
-        if "nccl" in loads or "rccl" in loads or os.path.basename(self.core) != "libtorch_cuda.so":
+    def _add_static_nccl(self, facts: Dict[str, Any]) -> None:
+        if "nccl" in facts or "rccl" in facts or os.path.basename(self.core) != "libtorch_cuda.so":
             return
         try:
             version = torchfiles.static_nccl(self.context, self.core)
@@ -219,7 +221,7 @@ class _Reading:
             return
         if version:
             path = self.places.show(self.core)
-            loads["nccl"] = {"path": path, "version": version, "origin": "static", "via": "static"}
+            facts["nccl"] = {"path": path, "version": version, "origin": "static", "via": "static"}
 
     def _copies(self, taken: Any) -> Dict[str, Dict[str, Optional[str]]]:
         """Every other copy in the folders the loader, or torch, passes on its way."""
