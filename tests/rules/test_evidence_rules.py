@@ -1,0 +1,160 @@
+"""EA9xx: evidence that is not there is never a pass, and healthy nodes never raise an alarm."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence, Tuple
+
+import pytest
+
+from envaudit.diff import compare
+from envaudit.model import Finding, Fingerprint, Missing, Section, Verdict
+from envaudit.model.fingerprint import MISSING_KINDS
+from envaudit.rules import Evidence, Policy, judge
+from tests.diff.nodes import fingerprint, training_node
+
+DEFAULT = Policy()
+PAIR = (training_node("node01"), training_node("node02"))
+
+
+def findings(nodes: Sequence[Fingerprint], policy: Policy = DEFAULT, **more: Any) -> List[Finding]:
+    """What all rules say of these nodes, compared with each other."""
+    return list(judge(Evidence(tuple(nodes), drifts=compare(nodes), **more), policy))
+
+
+def brief(found: Sequence[Finding]) -> List[Tuple[str, str, Tuple[str, ...]]]:
+    """Rule, message and nodes of each."""
+    return [(each.rule, each.message, each.nodes) for each in found]
+
+
+@pytest.mark.parametrize("kind", MISSING_KINDS)
+def test_node_without_answer_is_incomplete_with_cause_and_next_step(kind: str) -> None:
+    """Whatever kept it away, a node that did not answer is no pass."""
+    gone = Missing(kind, "no route to host (ssh)", "Check that 'ssh node03 true' works.")
+    (finding,) = findings(PAIR, missing={"node03": gone})
+    assert ("EA901", "incomplete", ("node03",)) == (finding.rule, finding.severity, finding.nodes)
+    assert "no evidence" == finding.message
+    assert (f"{kind}: no route to host (ssh)",) == finding.evidence
+    assert "Check that 'ssh node03 true' works." == finding.hint
+    assert "INCOMPLETE" == Verdict.of([finding]).name
+
+
+def test_nodes_without_answer_stand_together_by_cause() -> None:
+    """One switch that is down is one finding."""
+    missing = {f"n{number}": Missing("unreachable", "no route to host") for number in (10, 9, 8)}
+    missing["n7"] = Missing("timeout", "no answer in 30 s")
+    found = findings(PAIR, missing=missing)
+    assert [("n7",), ("n8", "n9", "n10")] == [each.nodes for each in found]
+
+
+@pytest.mark.parametrize("name", ["gpu", "env", "conda"])
+def test_section_in_error_is_incomplete(name: str) -> None:
+    """Nothing of it was compared on that node."""
+    broken: Dict[str, Any] = {name: Section(name, 1, "error", errors=("deadline passed",))}
+    (finding,) = findings([*PAIR, training_node("node03", **broken)])
+    assert [("EA902", f"{name} could not be read", ("node03",))] == brief([finding])
+    assert ("deadline passed",) == finding.evidence
+    assert "incomplete" == finding.severity
+
+
+def test_section_in_error_everywhere_is_incomplete() -> None:
+    """Equal ignorance is no agreement."""
+    broken = Section("gpu", 1, "error", errors=("hung",))
+    nodes = [training_node(node, gpu=broken) for node in ("a", "b")]
+    assert [("EA902", "gpu could not be read", ("a", "b"))] == brief(findings(nodes))
+
+
+@pytest.mark.parametrize("name", Policy().require)
+def test_required_section_that_is_not_there_is_incomplete(name: str) -> None:
+    """Nobody looked; and what EA902 reports, EA905 does not report again."""
+    bare = training_node("node03")
+    without = {key: section for key, section in bare.sections.items() if key != name}
+    odd = fingerprint("node03", **without)
+    assert [("EA902", f"{name} could not be read", ("node03",))] == brief(findings([*PAIR, odd]))
+
+
+def test_required_section_that_is_absent_is_evidence() -> None:
+    """A head node without a GPU was looked at: it has none."""
+    nodes = [training_node(node, gpu=Section("gpu", 1, "absent")) for node in ("a", "b")]
+    assert [] == findings(nodes)
+
+
+def test_required_section_that_was_not_asked_for_is_not_missed() -> None:
+    """`--section host` needs no GPU evidence."""
+    nodes = [fingerprint(node, host={"launch": "ssh"}) for node in ("a", "b")]
+    assert [] == findings(nodes, sections=("host",))
+
+
+def test_required_section_of_a_lock_is_not_missed() -> None:
+    """A lock file says what it says; it never looked at a GPU."""
+    node, lock = training_node("a"), fingerprint("a@lock", source="lock", conda={})
+    assert () == judge(Evidence((node,), references=(lock,)))
+
+
+def test_policy_chooses_the_required_sections() -> None:
+    """What the user requires is what is missed."""
+    nodes = [fingerprint(node, host={"launch": "ssh"}) for node in ("a", "b")]
+    assert [] == findings(nodes, Policy(require=()))
+    assert ["EA902"] == [each.rule for each in findings(nodes, Policy(require=("clock",)))]
+
+
+def test_section_in_part_is_incomplete_and_says_what() -> None:
+    """What was read is compared, the rest is named."""
+    part = Section("torch", 1, "partial", {"version": "2.4.1"}, errors=("cuda: permission denied",))
+    (finding,) = findings([*PAIR, training_node("node03", torch=part)])
+    assert [("EA903", "torch was read in part", ("node03",))] == brief([finding])
+    assert ("cuda: permission denied",) == finding.evidence
+
+
+def test_reference_in_error_is_incomplete_too() -> None:
+    """A baseline whose GPU could not be read proves nothing about the GPU."""
+    good = training_node("node01@good", gpu=Section("gpu", 1, "error"))
+    found = judge(Evidence((training_node("node01"),), references=(good,)))
+    assert [("EA902", "gpu could not be read", ("node01@good",))] == brief(found)
+
+
+def test_one_node_alone_has_nothing_to_compare_with() -> None:
+    """A comparison with oneself is no pass."""
+    (finding,) = findings(PAIR[:1])
+    assert [("EA904", "nothing to compare with", ("node01",))] == brief([finding])
+    assert finding.hint.startswith("Name two nodes")
+    assert ["EA904"] == [each.rule for each in findings([])]
+
+
+def test_one_node_beside_missing_ones_is_told_by_their_cause() -> None:
+    """Two were asked, one came: that the other did not is the cause."""
+    assert ["EA901"] == [each.rule for each in findings(PAIR[:1], missing={"b": Missing("timeout", "30 s")})]
+
+
+def test_one_node_is_enough_where_nothing_is_compared() -> None:
+    """`snapshot` of one machine is whole."""
+    assert () == judge(Evidence(PAIR[:1], comparing=False))
+
+
+def test_one_node_with_its_reference_is_a_comparison() -> None:
+    """node01@good against node01."""
+    assert () == judge(Evidence(PAIR[:1], references=(training_node("node01@good"),)))
+
+
+def test_other_launch_is_info_and_names_the_smaller_side() -> None:
+    """Facts of a launch are not held against another one; that is said once, and is no fault."""
+    nodes = [*PAIR, training_node("node03", launch="slurm", algo="Tree", libraries={})]
+    (finding,) = findings(nodes)
+    assert ("EA905", "info", ("node03",)) == (finding.rule, finding.severity, finding.nodes)
+    assert "not compared, other launch (slurm, ssh): env, libraries" == finding.message
+    assert "PASS" == Verdict.of([finding]).name
+
+
+def test_older_schema_is_info() -> None:
+    """An older probe's node is not blamed for what was not asked then."""
+    newer, older = Section("x", 2, "ok", {"new": 1}), Section("x", 1, "ok", {})
+    nodes = [training_node("a", x=newer), training_node("b", x=newer), training_node("c", x=older)]
+    (finding,) = findings(nodes)
+    assert [("EA905", "not compared, older schema 1: x/new", ("c",))] == brief([finding])
+    assert "x/new" == finding.path
+
+
+def test_findings_come_worst_first() -> None:
+    """Error, incomplete, warning, info."""
+    nodes = [*PAIR, training_node("node03", driver="1"), training_node("node04", launch="slurm", algo="Tree")]
+    found = findings(nodes, missing={"node05": Missing("timeout", "30 s")})
+    assert ["EA299", "EA901", "EA905"] == [each.rule for each in found]
