@@ -50,6 +50,8 @@ NODE_SIDE = (
 
 # Distributions that the one-file form takes along from site-packages, by their top-level module.
 CARRIED = ("packaging", "pynvml")
+# The probe's way to the GPUs; a node need not have it installed.
+WIRE_CARRIED = "pynvml"
 
 # The zip format knows no earlier time.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -101,6 +103,7 @@ def wire_payload(*, compressed: bool = True) -> Payload:
     source. Compressing pays wherever the zip crosses a network.
     """
     paths = {f"{PACKAGE}/{path}": os.path.join(_package_root(), path) for path in node_side(WIRE_SIDE)}
+    paths.update(_carried_paths(WIRE_CARRIED))
     files = {}
     for name, path in paths.items():
         files[name] = _read(path)
@@ -141,6 +144,10 @@ def _package_files() -> Iterator[str]:
 
 
 def _carried_files(module: str) -> dict[str, bytes]:
+    return {name: _read(path) for name, path in _carried_paths(module).items()}
+
+
+def _carried_paths(module: str) -> dict[str, str]:
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         raise NeededError(
@@ -148,10 +155,10 @@ def _carried_files(module: str) -> dict[str, bytes]:
             next_step="Install envaudit again with its dependencies.",
         )
     if not spec.submodule_search_locations:
-        return {f"{module}.py": _read(spec.origin)}
+        return {f"{module}.py": spec.origin}
     folder = os.path.dirname(spec.origin)
     names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
-    return {f"{module}/{name}": _read(os.path.join(folder, name)) for name in names}
+    return {f"{module}/{name}": os.path.join(folder, name) for name in names}
 
 
 def _read(path: str) -> bytes:
