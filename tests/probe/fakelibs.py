@@ -25,7 +25,8 @@ CUDNN_PARTS = ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled",
 # What a call does instead of answering, by the name a test asks for.
 BEHAVIOURS = {
     "answers": "",
-    "crashes": "__builtin_trap();",
+    # With the default action, lest the test run's own handler print where it is.
+    "crashes": "signal(SIGSEGV, SIG_DFL); raise(SIGSEGV);",
     "hangs": "for (;;) sleep(1);",
     "exits": "_exit(0);",
 }
@@ -104,6 +105,7 @@ def build_nccl(directory: str, version: str, *, behaviour: str = "answers", real
     `real_name` lays it out as a system package does: libnccl.so.2 is a link to libnccl.so.X.Y.Z.
     """
     source = f"""
+        #include <signal.h>
         #include <unistd.h>
         const char nccl_text[] = "NCCL version {version}+cuda13.0";
         const char *ncclText(void) {{ return nccl_text; }}
@@ -135,6 +137,7 @@ def build_cudnn(
         build_cudnn_part(directory, part, version, real_name=real_name)
     source = f"""
         #include <dlfcn.h>
+        #include <signal.h>
         #include <unistd.h>
         unsigned long cudnnGetVersion(void) {{
             {BEHAVIOURS[behaviour]}
@@ -165,6 +168,7 @@ def build_cudnn_part(directory: str, part: str, version: str, *, real_name: bool
 def build_cudart(directory: str, version: str, *, behaviour: str = "answers", real_name: bool = False) -> str:
     """libcudart.so.N with `cudaRuntimeGetVersion`; `version` is 12.4 or, as a file name has it, 12.4.127."""
     source = f"""
+        #include <signal.h>
         #include <unistd.h>
         int cudaRuntimeGetVersion(int *version) {{
             {BEHAVIOURS[behaviour]} *version = {_integer(version, 1000, 10)}; return 0;
@@ -178,6 +182,7 @@ def build_cublas(directory: str, version: str, *, behaviour: str = "answers", re
     """libcublas.so.N and libcublasLt.so.N with `cublasLtGetVersion`."""
     major = version.split(".")[0]
     source = f"""
+        #include <signal.h>
         #include <unistd.h>
         unsigned long cublasLtGetVersion(void) {{
             {BEHAVIOURS[behaviour]} return {_integer(version, 10000, 100, 1)};
