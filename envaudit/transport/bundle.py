@@ -11,10 +11,10 @@ import importlib.util
 import io
 import marshal
 import os
+import struct
 import zipfile
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from importlib.machinery import SourceFileLoader
 
 from envaudit.errors import NeededError
 from envaudit.transport.boot import OLDEST_PYTHON, Payload, payload_of
@@ -40,23 +40,52 @@ NODE_SIDE = (
     "store/*.py",
     "diff/*.py",
     "rules/*.py",
-    "report/__init__.py",
-    "report/plain.py",
-    "report/json.py",
+    *(
+        f"report/{name}.py"
+        for name in (
+            "__init__",
+            "facts",
+            "json",
+            "layout",
+            "lines",
+            "plain",
+            "screen",
+            "summary",
+            "timeline",
+            "values",
+        )
+    ),
     "transport/inband.py",
-    "cli/__init__.py",
-    "cli/main.py",
+    *(
+        f"cli/{name}.py"
+        for name in (
+            "__init__",
+            "asking",
+            "comparing",
+            "diff",
+            "judging",
+            "loading",
+            "main",
+            "output",
+            "progress",
+            "references",
+            "selection",
+            "show",
+            "snapshot",
+        )
+    ),
 )
 
-# Distributions that the one-file form takes along from site-packages, by their top-level module.
-CARRIED = ("packaging", "pynvml")
-# The probe's way to the GPUs; a node need not have it installed.
-WIRE_CARRIED = "pynvml"
+# Distributions that are taken along from site-packages, by their top-level module. A node has
+# none of them: nothing is installed there. NVML's is what the probe reads GPUs with.
+CARRIED_ON_THE_WIRE = ("pynvml",)
+CARRIED = ("packaging", *CARRIED_ON_THE_WIRE)
 
 # The zip format knows no earlier time.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _UNCHECKED_HASH = 0b01
+_WORD = 0xFFFFFFFF
 
 # Read by every Python there is, so that an old one says more than SyntaxError. 5 is the exit code
 # of something needed that is absent.
@@ -86,12 +115,10 @@ def build_bundle() -> bytes:
     Raises:
         NeededError: `packaging` or `pynvml` is not installed beside envaudit.
     """
-    files = {f"{PACKAGE}/{path}": _read(os.path.join(_package_root(), path)) for path in node_side()}
-    for module in CARRIED:
-        files.update(_carried_files(module))
+    files = {name: _read(path) for name, path in _sources(NODE_SIDE, CARRIED).items()}
     words = ".".join(map(str, OLDEST_PYTHON))
     files["__main__.py"] = _MAIN.format(oldest=OLDEST_PYTHON, words=words).encode("ascii")
-    return _zip_of(files, prefix=_SHEBANG)
+    return _zip_of(files, prefix=_SHEBANG, level=9)
 
 
 @lru_cache(maxsize=2)
@@ -100,34 +127,43 @@ def wire_payload(*, compressed: bool = True) -> Payload:
 
     Beside each source lies its bytecode for this machine's Python: a node with the same minor
     version need not compile (which is a third of the probe's time), any other falls back on the
-    source. Compressing pays wherever the zip crosses a network.
+    source. Compressing pays wherever the zip crosses a network; the fastest level does, since a
+    better one costs the controller more than it saves.
     """
-    paths = {f"{PACKAGE}/{path}": os.path.join(_package_root(), path) for path in node_side(WIRE_SIDE)}
-    paths.update(_carried_paths(WIRE_CARRIED))
     files = {}
-    for name, path in paths.items():
+    for name, path in _sources(WIRE_SIDE, CARRIED_ON_THE_WIRE).items():
         files[name] = _read(path)
         files[f"{name}c"] = _bytecode(name, path)
-    return payload_of(_zip_of(files, compressed=compressed))
+    return payload_of(_zip_of(files, level=1 if compressed else 0))
 
 
 def _bytecode(name: str, path: str) -> bytes:
     """A .pyc that is taken without a look at its source: both come from here."""
-    code = SourceFileLoader(name, path).get_code(name)
-    flags = _UNCHECKED_HASH.to_bytes(4, "little")
-    return importlib.util.MAGIC_NUMBER + flags + bytes(8) + marshal.dumps(code)
+    head = importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH.to_bytes(4, "little") + bytes(8)
+    stat = os.stat(path)
+    # Python's own cache serves as it is where it is fresh (PEP 552: flags, mtime, size).
+    fresh = importlib.util.MAGIC_NUMBER + struct.pack(
+        "<3L", 0, int(stat.st_mtime) & _WORD, stat.st_size & _WORD
+    )
+    try:
+        cached = _read(importlib.util.cache_from_source(path))
+    except (OSError, NotImplementedError):
+        cached = b""
+    if cached.startswith(fresh):
+        return head + cached[len(fresh) :]
+    return head + marshal.dumps(compile(_read(path), name, "exec", dont_inherit=True))
 
 
-def _zip_of(files: dict[str, bytes], *, prefix: bytes = b"", compressed: bool = True) -> bytes:
+def _zip_of(files: dict[str, bytes], *, level: int, prefix: bytes = b"") -> bytes:
     buffer = io.BytesIO()
     buffer.write(prefix)
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _TIME)
-            entry.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+            entry.compress_type = zipfile.ZIP_DEFLATED if level else zipfile.ZIP_STORED
             entry.external_attr = 0o644 << 16
             entry.create_system = 3
-            archive.writestr(entry, files[name])
+            archive.writestr(entry, files[name], compresslevel=level)
     return buffer.getvalue()
 
 
@@ -143,22 +179,23 @@ def _package_files() -> Iterator[str]:
     return iter(sorted(found))
 
 
-def _carried_files(module: str) -> dict[str, bytes]:
-    return {name: _read(path) for name, path in _carried_paths(module).items()}
-
-
-def _carried_paths(module: str) -> dict[str, str]:
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None:
-        raise NeededError(
-            f"{module} is not installed beside envaudit",
-            next_step="Install envaudit again with its dependencies.",
-        )
-    if not spec.submodule_search_locations:
-        return {f"{module}.py": spec.origin}
-    folder = os.path.dirname(spec.origin)
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
-    return {f"{module}/{name}": os.path.join(folder, name) for name in names}
+def _sources(patterns: Sequence[str], carried: Sequence[str]) -> dict[str, str]:
+    """Path in the zip to path on this machine."""
+    sources = {f"{PACKAGE}/{path}": os.path.join(_package_root(), path) for path in node_side(patterns)}
+    for module in carried:
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            raise NeededError(
+                f"{module} is not installed beside envaudit",
+                next_step="Install envaudit again with its dependencies.",
+            )
+        if spec.submodule_search_locations:
+            folder = os.path.dirname(spec.origin)
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".py"))
+            sources.update({f"{module}/{name}": os.path.join(folder, name) for name in names})
+        else:
+            sources[f"{module}.py"] = spec.origin
+    return sources
 
 
 def _read(path: str) -> bytes:

@@ -153,7 +153,8 @@ class Conversation(Listener):
                     expect(said[key], str, f"{where}.{key}")
             if "refused" in said:
                 self.refused = causes.printable(said["refused"], 500)
-                return Missing("crashed", f"the probe refused to run: {self.refused}")
+                why = f"the probe refused to run: {self.refused}"
+                return Missing("crashed", why, "Mend that, or choose another interpreter with --python.")
             if "crashed" in said:
                 why = f"the probe failed: {causes.printable(said['crashed'])}"
                 return Missing("crashed", why, "Please report this.")

@@ -90,44 +90,42 @@ class Reader:
         self.raw_bytes += len(chunk)
         if self.overflown or self.whole:
             return
-        head, newline, rest = chunk.partition(b"\n")
-        if not newline:
-            self._hold(chunk)
-            return
-        first = b"" if self._skipping else self._partial + head
-        self._partial = b""
-        self._skipping = False
-        lines = rest.split(b"\n")
-        last = lines.pop()
-        for line in (first, *lines):
-            if len(line) <= MAX_LINE_BYTES:
-                self._line(line)
-        self._hold(last)
-
-    def _hold(self, piece: bytes) -> None:
-        if self._skipping:
-            return
-        self._partial += piece
-        if len(self._partial) > MAX_LINE_BYTES:
-            self._partial = b""
+        body, newline, tail = (self._partial + chunk).rpartition(b"\n")
+        if newline:
+            if self._skipping:
+                body = body.partition(b"\n")[2]
+                self._skipping = False
+            self._lines(body)
+        if self._skipping or len(tail) > MAX_LINE_BYTES:
             self._skipping = True
+            tail = b""
+        self._partial = tail
 
-    def _line(self, line: bytes) -> None:
-        # A prompt or a title sequence without newline may stand before the mark.
-        at = line.find(self._head)
-        if at < 0:
-            if self._watch_for and line.startswith(self._watch_for):
-                self.stop_line = line[:512]
-            elif line.strip():
-                self.last_line = line[-512:]
-            return
-        words = line[at + len(self._head) :].split()
-        if len(words) != 3 or self.whole:
+    def _lines(self, body: bytes) -> None:
+        """Take whole lines. Noise is not looked at line by line: there may be millions of them."""
+        at = body.find(self._head)
+        while at >= 0 and not self.whole:
+            # A prompt or a title sequence without newline may stand before the mark.
+            end = body.find(b"\n", at)
+            end = len(body) if end < 0 else end
+            if end - at <= MAX_LINE_BYTES:
+                self._frame_line(body[at + len(self._head) : end])
+            at = body.find(self._head, end)
+        if self._watch_for:
+            at = (b"\n" + body).rfind(b"\n" + self._watch_for)
+            if at >= 0:
+                self.stop_line = body[at:].partition(b"\n")[0][:512]
+        last = body.rstrip().rpartition(b"\n")[2]
+        if last and self._head not in last:
+            self.last_line = last[-512:]
+
+    def _frame_line(self, rest: bytes) -> None:
+        words = rest.split()
+        if len(words) != 3:
             return
         index, slash, total = words[1].partition(b"/")
-        if not slash or not _is_number(index) or not _is_number(total):
-            return
-        self._frame(int(index), int(total), words[2])
+        if slash and _is_number(index) and _is_number(total):
+            self._frame(int(index), int(total), words[2])
 
     def _frame(self, index: int, total: int, piece: bytes) -> None:
         if self._total is None:
