@@ -14,6 +14,11 @@ from envaudit.model.fingerprint import Fingerprint
 LAUNCH_PATH = ("host", "launch")
 
 LAUNCH_PATHS: Tuple[Tuple[str, ...], ...] = (
+    # Found through PATH, CUDA_HOME and LD_LIBRARY_PATH; a step of `srun --export=NONE` has none of them.
+    ("cuda", "compat"),
+    ("cuda", "home"),
+    ("cuda", "libcuda"),
+    ("cuda", "nvcc"),
     ("env",),
     ("git",),
     ("gpu", "visible"),
