@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import stat
+import time
 from typing import Iterator, Optional, Sequence
 
 from envaudit.errors import InputError, NeededError
@@ -42,14 +43,14 @@ def atomic_write(path: str, data: bytes) -> None:
     Raises:
         NeededError: disk full, no permission, no such folder; `path` is as it was before.
     """
-    target = os.path.realpath(path)
-    folder = os.path.dirname(target)
     try:
-        mode = _mode_of(target)
-        if mode is not None and not stat.S_ISREG(mode):
+        mode = _mode_of(path)
+        if _is_device(path, mode):
             with open(path, "wb") as stream:
                 stream.write(data)
             return
+        target = os.path.realpath(path)
+        folder = os.path.dirname(target)
         remove_abandoned(folder)
         with _temporary(folder, data, mode) as temporary:
             os.replace(temporary, target)
@@ -202,6 +203,9 @@ def _temporary(folder: str, data: bytes, mode: Optional[int] = None) -> Iterator
             left = memoryview(data)
             while left:
                 left = left[os.write(descriptor, left[:_CHUNK_BYTES]) :]
+            # The kernel's own stamps are milliseconds apart; two runs of one second are told apart
+            # by this one.
+            os.utime(descriptor, ns=(time.time_ns(), time.time_ns()))
             # Also the place where NFS reports a full disk.
             os.fsync(descriptor)
         finally:
@@ -242,6 +246,18 @@ def _holds(path: str, data: bytes) -> bool:
             return stream.read(len(data) + 1) == data
     except (OSError, InputError):
         return False
+
+
+def _is_device(path: str, mode: Optional[int]) -> bool:
+    """Whether a path is something to write to, not a name to give to a file.
+
+    `/dev/stdout` counts even when it was redirected to a file: the shell and this process hold
+    that file open, and must not be left with one that has lost its name.
+    """
+    if mode is not None and not stat.S_ISREG(mode):
+        return True
+    folder = os.path.dirname(os.path.abspath(path))
+    return folder in ("/dev", "/dev/fd") or folder.startswith("/proc/")
 
 
 def _mode_of(path: str) -> Optional[int]:

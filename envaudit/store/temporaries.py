@@ -13,6 +13,7 @@ import re
 import socket
 import time
 import uuid
+from functools import lru_cache
 from typing import List, Optional, Tuple
 
 # Writing takes milliseconds; nobody writes for an hour.
@@ -28,9 +29,7 @@ _UNKNOWN_MACHINE = "unknown0"
 
 def temporary_name() -> str:
     """A name that no other writer uses, and that says which process writes it."""
-    host = re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())[:64] or "_"
-    pid = os.getpid()
-    return f".envaudit-{host}-{_machine()}-{pid}-{_start_ticks(pid) or 0}-{uuid.uuid4().hex[:8]}.tmp"
+    return f".envaudit-{_writer(os.getpid())}-{uuid.uuid4().hex[:8]}.tmp"
 
 
 def is_temporary(name: str) -> bool:
@@ -73,6 +72,13 @@ def remove_abandoned(folder: str) -> None:
             pass  # another writer was faster, or it belongs to another user: no harm to this write
 
 
+@lru_cache(maxsize=4)
+def _writer(pid: int) -> str:
+    host = re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())[:64] or "_"
+    return f"{host}-{_machine()}-{pid}-{_stat_of(pid)[1] or 0}"
+
+
+@lru_cache(maxsize=1)
 def _machine() -> str:
     """Whose process ids these are: this boot of this kernel, and this container's namespace."""
     try:
@@ -96,10 +102,6 @@ def _is_running(pid: int, start_ticks: int) -> bool:
         pass
     state, ticks = _stat_of(pid)
     return state not in ("Z", "X") and ticks in (None, start_ticks)
-
-
-def _start_ticks(pid: int) -> Optional[int]:
-    return _stat_of(pid)[1]
 
 
 def _stat_of(pid: int) -> Tuple[str, Optional[int]]:
