@@ -42,9 +42,13 @@ def microcode(context: Context) -> Optional[str]:
     return _field(context, "microcode")
 
 
-def hypervisor_flag(context: Context) -> bool:
-    """Whether the first processor says that it runs under a hypervisor (CPUID leaf 1, ECX bit 31)."""
-    return "hypervisor" in (_field(context, "flags") or "").split()
+def hypervisor_flag(context: Context) -> Optional[bool]:
+    """Whether the first processor says that it runs under a hypervisor; None where it has no such flag.
+
+    CPUID leaf 1, ECX bit 31, of x86 alone.
+    """
+    flags = _field(context, "flags")
+    return None if flags is None else "hypervisor" in flags.split()
 
 
 def _model(context: Context) -> Optional[str]:

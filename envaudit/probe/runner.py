@@ -51,7 +51,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
         interpreter.check_trust(sys.executable)
         workdir = os.path.abspath(os.path.expanduser(request.get("workdir") or "."))
         context = Context(
-            environ=dict(os.environ),
+            environ=_environment(),
             workdir=workdir,
             launch=request.get("launch") or "local",
             interpreter={},
@@ -66,6 +66,16 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
         "captured_at": captured_at,
         "sections": [reading.row for reading in readings],
     }
+
+
+def _environment() -> Dict[str, str]:
+    """This process' variables, and HOME even where a launch such as `srun --export=NONE` leaves it unset.
+
+    Python and NCCL then take the home of the account, and so do the sections.
+    """
+    environ = dict(os.environ)
+    environ.setdefault("HOME", os.path.expanduser("~"))
+    return environ
 
 
 def _wanted(names: Optional[List[str]]) -> List[str]:

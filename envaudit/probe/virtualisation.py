@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from envaudit.probe.context import Context
 from envaudit.probe.processors import hypervisor_flag
 
@@ -20,20 +22,23 @@ _VENDORS = (
 _CONTAINERS = ("kubepods", "docker", "libpod", "lxc", "containerd", "garden")
 
 
-def virtualisation_kind(context: Context) -> str:
-    """`none`, `wsl`, a kind of `_VENDORS`, or `vm` where only the processor tells."""
+def virtualisation_kind(context: Context) -> Optional[str]:
+    """`none`, `wsl`, a kind of `_VENDORS`, `vm` where only the processor tells; None where nothing does."""
     if "microsoft" in (context.peek("/proc/sys/kernel/osrelease") or "").lower():
         return "wsl"
-    if not hypervisor_flag(context):
+    flag = hypervisor_flag(context)
+    if flag is False:
         return "none"
-    for name in ("sys_vendor", "product_name"):
-        text = context.peek(f"/sys/class/dmi/id/{name}") or ""
+    texts = [context.peek(f"/sys/class/dmi/id/{name}") or "" for name in ("sys_vendor", "product_name")]
+    for text in texts:
         for vendor, kind in _VENDORS:
             if vendor in text:
                 return kind
     if context.peek("/sys/hypervisor/type") == "xen":
         return "xen"
-    return "vm"
+    if flag:
+        return "vm"
+    return "none" if any(texts) else None
 
 
 def container_kind(context: Context) -> str:

@@ -138,12 +138,12 @@ def _chosen(text: Optional[str]) -> Optional[str]:
     return match.group(1) if match else None
 
 
-def _hugepages(context: Context) -> Dict[str, Optional[int]]:
+def _hugepages(context: Context) -> Optional[Dict[str, Optional[int]]]:
     """Reserved huge pages by size, `2048kB` → count."""
     try:
         names = context.list_dir(_HUGEPAGES)
     except OSError:
-        return {}
+        return None
     counts = {}
     for name in names:
         count = context.peek(f"{_HUGEPAGES}/{name}/nr_hugepages") or ""

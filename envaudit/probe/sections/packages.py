@@ -10,6 +10,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from envaudit.probe.checkout import find_checkout, head_of
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.distributions import Distribution, find_in
+from envaudit.probe.hostname import host_names
+from envaudit.probe.placeholders import Placeholders
 from envaudit.probe.secrets import clean_url
 
 SCHEMA = 1
@@ -30,6 +32,7 @@ def read(context: Context) -> Answer:
     """
     told = context.interpreter
     errors: List[str] = []
+    put = Placeholders(context.environ, host_names(context)).put
     found = _all(context, told.get("path", []), errors)
     distributions: Dict[str, Any] = {}
     duplicates: Dict[str, List[Optional[str]]] = {}
@@ -43,6 +46,8 @@ def read(context: Context) -> Answer:
                 duplicates.setdefault(one.name, [first]).append(one.version)
             continue
         facts, project = _facts(context, one, told, errors)
+        if "folder" in facts:
+            facts["folder"] = put(facts["folder"])
         distributions[one.name] = facts
         if project is not None:
             projects[one.name] = project

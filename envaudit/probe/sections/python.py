@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from envaudit.probe.context import Answer, Context
+from envaudit.probe.hostname import host_names
+from envaudit.probe.placeholders import Placeholders
 
 SCHEMA = 1
 
@@ -26,9 +28,10 @@ def read(context: Context) -> Answer:
     facts: Dict[str, Any] = {key: told.get(key) for key in _TEXTS}
     facts["flags"] = dict(told.get("flags", {}))
     facts["site_packages"] = list(told.get("site_packages", []))
+    put = Placeholders(context.environ, host_names(context)).put
     user_site = str(told.get("user_site") or "")
     facts["user_site"] = {
-        "folder": user_site or None,
+        "folder": put(user_site) or None,
         "enabled": bool(told.get("user_site_enabled")),
         "exists": bool(user_site) and context.is_dir(user_site),
     }
@@ -37,7 +40,7 @@ def read(context: Context) -> Answer:
         {f"{told[key].rstrip('/')}/" for key in ("prefix", "base_prefix", "exec_prefix") if told.get(key)}
     )
     path = [entry for entry in told.get("path", []) if entry]
-    facts["path_outside_prefix"] = [entry for entry in path if not f"{entry}/".startswith(inside)]
+    facts["path_outside_prefix"] = [put(entry) for entry in path if not f"{entry}/".startswith(inside)]
     missing = [key for key in ("version", "executable", "prefix", "path") if not told.get(key)]
     errors = tuple(f"the interpreter did not say its {key}" for key in missing)
     return Answer("partial" if errors else "ok", facts, {"build": told.get("build"), "path": path}, errors)
