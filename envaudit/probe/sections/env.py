@@ -58,14 +58,17 @@ _MAX_VALUE = 32 * 1024
 
 
 def read(context: Context) -> Answer:
-    """Facts `variables` (name → value) and `nccl` (name → value, origin); by nature different: notes."""
+    """Facts `variables` (name → value) and `nccl` (name → value, origin); by nature different: notes.
+
+    A setting of NCCL stands in `nccl` alone, with the origin `environment`: one fact in one place.
+    """
     put = Placeholders(context.environ, host_names(context)).put
     variables: Dict[str, str] = {}
     own: Dict[str, str] = {}
     for name, value in sorted(context.environ.items()):
         if _is_by_nature(name):
             own[name] = _shown(name, value)
-        elif _is_allowed(name):
+        elif _is_allowed(name) and not name.startswith("NCCL_"):
             variables[name] = put(_shown(name, value))
     settings, files, errors = _nccl_settings(context)
     nccl = {
