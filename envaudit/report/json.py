@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List
+from typing import Any, Dict, Tuple
 
 from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding
@@ -25,15 +25,19 @@ def render(report: Report) -> str:
 def envelope(report: Report) -> Dict[str, Any]:
     """The document before it is text."""
     drifts = list(report.drifts)
-    drifts += [one for finding in report.findings for one in finding.drifts if one not in drifts]
+    # By identity first: comparing drifts of a thousand nodes with each other takes long.
     places = {id(drift): place for place, drift in enumerate(drifts)}
+    for drift in (each for finding in report.findings for each in finding.drifts):
+        if id(drift) not in places:
+            places[id(drift)] = drifts.index(drift) if drift in drifts else len(drifts)
+            drifts += [drift] if places[id(drift)] == len(drifts) else []
     document: Dict[str, Any] = {
         "schema": SCHEMA,
         "tool": report.tool,
         "command": report.command,
         "verdict": report.verdict.name,
         "exit_code": report.verdict.exit_code,
-        "findings": [_finding(finding, drifts, places) for finding in report.findings],
+        "findings": [_finding(finding, places) for finding in report.findings],
         "drifts": [_drift(drift) for drift in drifts],
         "missing": {node: _missing(gone) for node, gone in report.missing.items()},
         "stages": [
@@ -42,14 +46,13 @@ def envelope(report: Report) -> Dict[str, Any]:
         ],
     }
     if report.facts:
-        wanted = report.sections
-        document["facts"] = {one.node: _fingerprint(one, wanted) for one in report.facts}
+        document["facts"] = {one.node: _fingerprint(one, report.sections) for one in report.facts}
     if report.timeline:
         document["timeline"] = [_moment(moment) for moment in report.timeline]
     return document
 
 
-def _finding(finding: Finding, drifts: List[Drift], places: Dict[int, int]) -> Dict[str, Any]:
+def _finding(finding: Finding, places: Dict[int, int]) -> Dict[str, Any]:
     return {
         "rule": finding.rule,
         "severity": finding.severity,
@@ -58,13 +61,8 @@ def _finding(finding: Finding, drifts: List[Drift], places: Dict[int, int]) -> D
         "path": finding.path,
         "evidence": list(finding.evidence),
         "hint": finding.hint,
-        "drifts": [_place(drift, drifts, places) for drift in finding.drifts],
+        "drifts": [places[id(drift)] for drift in finding.drifts],
     }
-
-
-def _place(drift: Drift, drifts: List[Drift], places: Dict[int, int]) -> int:
-    """The index of a finding's drift in the document's list."""
-    return places[id(drift)] if id(drift) in places else drifts.index(drift)
 
 
 def _drift(drift: Drift) -> Dict[str, Any]:
@@ -84,7 +82,7 @@ def _missing(gone: Missing) -> Dict[str, str]:
     return {"kind": gone.kind, "why": gone.why, "next_step": gone.next_step}
 
 
-def _fingerprint(fingerprint: Fingerprint, wanted: Any) -> Dict[str, Any]:
+def _fingerprint(fingerprint: Fingerprint, wanted: Tuple[str, ...]) -> Dict[str, Any]:
     return {
         "source": fingerprint.source,
         "captured_at": fingerprint.captured_at,

@@ -47,13 +47,14 @@ class Row(NamedTuple):
 
 def layout(report: Report) -> List[Line]:
     """The whole report; the last line is always the verdict."""
+    basis = shared_basis(report)
     parts = [
         header_lines(report),
         [
             line(f"{stage.name:<10} {printable(stage.text)}  {stage.elapsed_s:.1f} s")
             for stage in report.stages
         ],
-        *(_block(nodes, findings, report) for nodes, findings in _blocks(report.findings)),
+        *(_block(nodes, findings, basis, report.verbose) for nodes, findings in _blocks(report.findings)),
         fact_lines(report.facts, report.sections, report.verbose),
         timeline_lines(report.timeline, report.verbose),
     ]
@@ -72,8 +73,8 @@ def _blocks(findings: Sequence[Finding]) -> Iterator[Tuple[Tuple[str, ...], List
     yield from blocks.items()
 
 
-def _block(nodes: Tuple[str, ...], findings: Sequence[Finding], report: Report) -> List[Line]:
-    rows = [row for finding in findings for row in _rows(finding, report)]
+def _block(nodes: Tuple[str, ...], findings: Sequence[Finding], basis: str, verbose: bool) -> List[Line]:
+    rows = [row for finding in findings for row in _rows(finding, basis, verbose)]
     label_width = max((len(row.label) for row in rows if row.cells), default=0)
     cell_width = max((len(row.cells[0]) for row in rows if row.cells), default=0)
     if any(row.cells and not row.arrow for row in rows):
@@ -102,34 +103,45 @@ def _row_lines(row: Row, label_width: int, cell_width: int) -> List[Line]:
     return [tuple(spans), *(line(_INDENT, Span(text, "dim")) for text in row.below)]
 
 
-def _rows(finding: Finding, report: Report) -> Iterator[Row]:
+def _rows(finding: Finding, basis: str, verbose: bool) -> Iterator[Row]:
     lead = f"  {LETTERS[finding.severity]} {finding.rule}  "
     notes = tuple(printable(text) for text in (*finding.evidence, finding.hint) if text)
     comparable = [drift for drift in finding.drifts if drift.kind != "unknown"]
     if len(comparable) == 1:
-        rows = _drift_rows(comparable[0], "", report)
+        rows = _drift_rows(comparable[0], finding.nodes, "", basis, verbose)
         rows[0] = rows[0]._replace(lead=lead, severity=finding.severity)
+        if not finding.message.startswith(comparable[0].path):
+            notes = (printable(finding.message), *notes)
         rows[-1] = rows[-1]._replace(below=(*rows[-1].below, *notes))
         yield from rows
         return
     yield Row(lead, finding.severity, printable(finding.message), below=notes)
-    shown = comparable if report.verbose else comparable[:_FOLDED_LINES]
+    shown = comparable if verbose else comparable[:_FOLDED_LINES]
     for drift in shown:
-        yield from _drift_rows(drift, finding.path, report)
+        yield from _drift_rows(drift, finding.nodes, finding.path, basis, verbose)
     if len(shown) < len(comparable):
         yield Row(_INDENT, "", f"{len(comparable) - len(shown)} more (--verbose)")
 
 
-def _drift_rows(drift: Drift, above: str, report: Report) -> List[Row]:
-    """A drift's rows; `above` is the path that a line before them has named."""
+def _drift_rows(drift: Drift, nodes: Tuple[str, ...], above: str, shared: str, verbose: bool) -> List[Row]:
+    """A drift's rows: a pair of values, or one line for each group.
+
+    Args:
+        drift: of a kind other than `unknown`.
+        nodes: those of the finding, whose block this is.
+        above: the path that a line before has named.
+        shared: the basis that the header has named.
+        verbose: values whole.
+    """
     known = known_groups(drift)
-    is_pair = len(known) == 2 and (bool(drift.reference) or all(len(group.nodes) == 1 for group in known))
+    are_columns = len(nodes) == 2 and nodes == tuple(node for group in known for node in group.nodes)
+    is_pair = len(known) == 2 and (bool(drift.reference) or are_columns)
     basis = "no reference" if drift.basis == "none" else drift.basis
-    tail = basis if drift.basis != shared_basis(report) or not is_pair else ""
+    tail = basis if drift.basis != shared or not is_pair else ""
     rows = []
-    for path, texts in differences(drift, 0 if report.verbose else _VALUE_CHARACTERS):
+    for path, texts in differences(drift, 0 if verbose else _VALUE_CHARACTERS):
         within = path[len(above) + 1 :] if above and path.startswith(f"{above}/") else path
-        label = shortened(printable(within), 0 if report.verbose else _LABEL_CHARACTERS)
+        label = shortened(printable(within), 0 if verbose else _LABEL_CHARACTERS)
         if is_pair:
             rows.append(Row(_INDENT, "", label, texts, arrow=bool(drift.reference), tail=tail))
         else:

@@ -81,14 +81,14 @@ def _incomplete_line(report: Report) -> Line:
 def _pass_text(report: Report) -> str:
     if report.outcome:
         return printable(report.outcome)
-    warnings = _severity_counts(report.findings, ("warning",))
+    remarks = _severity_counts(report.findings, ("warning", "info"))
     alike = ""
     if report.comparing and not _comparable(report.drifts):
         alike = " like the reference" if report.reference else " alike"
     parts = [f"{_count(len(report.nodes), 'node')}{alike}"]
     if report.sections:
         parts.append(_count(len(report.sections), "section"))
-    return ", ".join([*parts, warnings] if warnings else parts)
+    return ", ".join([*parts, remarks] if remarks else parts)
 
 
 def _severity_counts(findings: Sequence[Finding], severities: Sequence[str]) -> str:
@@ -104,7 +104,7 @@ def _comparable(drifts: Sequence[Drift]) -> List[Drift]:
 def _reference_text(drifts: Sequence[Drift]) -> str:
     sources = {(drift.basis, drift.reference) for drift in drifts}
     if len(sources) > 1:
-        return "The reference stands with each fact."
+        return "Reference: the majority of each fact."
     basis, reference = next(iter(sources))
     if basis == "none" and sum(len(group.nodes) for group in drifts[0].groups) == 2:
         return "No reference: two nodes that differ."

@@ -56,7 +56,11 @@ def _changes(moment: Moment, verbose: bool) -> List[Line]:
             rows += differences(drift, 0 if verbose else _VALUE_CHARACTERS)
     labels = [printable(row.path) for row in rows]
     width = max(map(len, labels), default=0)
-    lines = [line(f"      {label:<{width}}  {'  →  '.join(row.texts)}") for label, row in zip(labels, rows)]
+    first = max((len(row.texts[0]) for row in rows if len(row.texts) > 1), default=0)
+    lines = []
+    for label, row in zip(labels, rows):
+        values = "  →  ".join([f"{row.texts[0]:<{first}}", *row.texts[1:]])
+        lines.append(line(f"      {label:<{width}}  {values}"))
     if len(shown) < len(moment.drifts):
         lines.append(line(f"      {len(moment.drifts) - len(shown)} more (--verbose)"))
     return lines

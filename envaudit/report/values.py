@@ -9,7 +9,7 @@ from envaudit.model.drift import Drift, Group, join_path
 from envaudit.model.nodeset import fold
 from envaudit.report.screen import ELLIPSIS, printable, shortened
 
-# Context that stays on each side of the part in which long values differ.
+# Characters that stay at least on each side of the part in which long values differ.
 _CONTEXT = 8
 
 
@@ -34,7 +34,7 @@ def differences(drift: Drift, limit: int) -> List[Difference]:
     values = [group.value for group in known]
     if all(_is_table(value) for value in values):
         if len({len(value) for value in values if isinstance(value, list)}) > 1:
-            texts = [f"{len(value)} entries" for value in values if isinstance(value, list)]
+            texts = [_count(value) for value in values if isinstance(value, list)]
             return [Difference(drift.path, tuple(texts))]
         return [
             Difference(f"{drift.path}{inside}", tuple(value_texts(cells, limit)))
@@ -82,6 +82,10 @@ def _group_texts(groups: Sequence[Group], limit: int) -> List[str]:
     return [next(queue) if group.state == "present" else "absent" for group in groups]
 
 
+def _count(table: Sequence[object]) -> str:
+    return "1 entry" if len(table) == 1 else f"{len(table)} entries"
+
+
 def _is_table(value: Fact) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
 
@@ -106,8 +110,11 @@ def _cells(tables: Sequence[Any]) -> List[Tuple[str, List[Fact]]]:
 def _around_difference(texts: List[str], limit: int) -> List[str]:
     if all(len(text) <= limit for text in texts):
         return texts
-    before = max(0, _common_prefix(texts) - _CONTEXT)
-    after = max(0, _common_prefix([text[before:][::-1] for text in texts]) - _CONTEXT)
+    prefix = _common_prefix(texts)
+    suffix = _common_prefix([text[prefix:][::-1] for text in texts])
+    differing = max(len(text) for text in texts) - prefix - suffix
+    context = max(_CONTEXT, (limit - differing - 2 * len(ELLIPSIS)) // 2)
+    before, after = max(0, prefix - context), max(0, suffix - context)
     cut = []
     for text in texts:
         inner = text[before : len(text) - after]

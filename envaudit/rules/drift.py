@@ -11,8 +11,13 @@ from envaudit.rules.registry import Evidence, Found, Policy, rule
 # From so many on, what differs on the same nodes in one section is one finding with a line each.
 FOLD_FROM = 4
 
-_VERBS = {"changed": "differs", "missing": "is missing", "extra": "is extra"}
-_PLURALS = {"changed": "differ", "missing": "are missing", "extra": "are extra"}
+_VERBS = {"changed": "differs", "missing": "is missing", "extra": "is extra", "some": "is on some nodes only"}
+_PLURALS = {
+    "changed": "differ",
+    "missing": "are missing",
+    "extra": "are extra",
+    "some": "are on some nodes only",
+}
 
 
 @rule(
@@ -34,7 +39,7 @@ def facts_differ(evidence: Evidence, policy: Policy) -> Iterator[Found]:
         else:
             for drift in drifts:
                 yield Found(
-                    message=f"{drift.path} {_VERBS[drift.kind]}",
+                    message=f"{drift.path} {_VERBS[_direction(drift)]}",
                     nodes=outliers,
                     path=drift.path,
                     evidence=_not_known(drifts),
@@ -46,12 +51,17 @@ def _folded(outliers: Tuple[str, ...], drifts: Sequence[Drift]) -> Found:
     common = _common_path(drifts)
     packages = {split_path(drift.path)[2] for drift in drifts if _is_of_package(drift)}
     if len(packages) > 1 and all(_is_of_package(drift) for drift in drifts):
-        kinds = {drift.kind for drift in drifts}
+        kinds = {_direction(drift) for drift in drifts}
         verb = _PLURALS[kinds.pop()] if len(kinds) == 1 else "differ"
         message = f"{len(packages)} packages {verb}"
     else:
         message = f"{len(drifts)} facts of {common} differ"
     return Found(message, outliers, common, _not_known(drifts), drifts=tuple(drifts))
+
+
+def _direction(drift: Drift) -> str:
+    """The drift's kind, or `some` where no reference says who has too much and who too little."""
+    return "some" if drift.kind == "missing" and not drift.reference else drift.kind
 
 
 def _is_of_package(drift: Drift) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, FrozenSet, List, Sequence, Tuple
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envaudit.diff import compare, compare_to_reference
@@ -14,6 +14,9 @@ from envaudit.model.nodeset import natural_key
 from envaudit.model.section import STATUSES
 
 CAPTURED_AT = "2026-11-30T10:00:00Z"
+
+# A busy machine is no fault of a law.
+LAWS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # Few keys and values, so that nodes agree in part.
 KEYS = st.sampled_from(["a", "b", "a/b", "~", "version", "build", "md5"])
@@ -92,12 +95,14 @@ def unordered(drifts: Sequence[Drift]) -> FrozenSet[Unordered]:
     )
 
 
+@LAWS
 @given(FLEETS, st.integers(2, 5))
 def test_copies_of_one_node_never_drift(fleet: List[Fingerprint], copies: int) -> None:
     """diff(a, a) is empty, whatever a is."""
     assert () == compare([replace(fleet[0], node=f"copy{number}") for number in range(copies)])
 
 
+@LAWS
 @given(FLEETS)
 def test_reference_equal_to_itself_never_drifts(fleet: List[Fingerprint]) -> None:
     """Nothing changed, nothing is said."""
@@ -105,6 +110,7 @@ def test_reference_equal_to_itself_never_drifts(fleet: List[Fingerprint]) -> Non
     assert () == compare_to_reference(by_node, by_node, basis="baseline", suffix="@good")
 
 
+@LAWS
 @given(FLEETS, st.randoms(use_true_random=False))
 def test_order_of_nodes_does_not_matter(fleet: List[Fingerprint], random: Any) -> None:
     """The same drifts, in the same order."""
@@ -112,6 +118,7 @@ def test_order_of_nodes_does_not_matter(fleet: List[Fingerprint], random: Any) -
     assert compare(fleet) == compare(shuffled)
 
 
+@LAWS
 @given(FLEETS, st.randoms(use_true_random=False))
 def test_relabelling_nodes_relabels_drifts(fleet: List[Fingerprint], random: Any) -> None:
     """A name says nothing about a node."""
@@ -130,6 +137,7 @@ def test_relabelling_nodes_relabels_drifts(fleet: List[Fingerprint], random: Any
     assert unordered(relabelled) == unordered(compare([replace(one, node=label[one.node]) for one in fleet]))
 
 
+@LAWS
 @given(FLEETS)
 def test_groups_hold_every_node_once(fleet: List[Fingerprint]) -> None:
     """Groups are disjoint; who is in none of them lacks a map above, and a drift there says so."""
@@ -149,6 +157,7 @@ def test_groups_hold_every_node_once(fleet: List[Fingerprint]) -> None:
         assert names - set(members) <= above
 
 
+@LAWS
 @given(FLEETS)
 def test_groups_are_sorted_and_differ(fleet: List[Fingerprint]) -> None:
     """Reference first, then larger before smaller; nodes in natural order; no two groups alike."""
@@ -163,6 +172,7 @@ def test_groups_are_sorted_and_differ(fleet: List[Fingerprint]) -> None:
         assert sorted(sizes, reverse=True) == sizes
 
 
+@LAWS
 @given(FLEETS)
 def test_reference_is_a_strict_majority_or_nobody(fleet: List[Fingerprint]) -> None:
     """The basis `majority k/n` counts nodes with evidence, and 2k > n."""
@@ -177,6 +187,7 @@ def test_reference_is_a_strict_majority_or_nobody(fleet: List[Fingerprint]) -> N
             assert 2 * max(known) <= sum(known)
 
 
+@LAWS
 @given(FLEETS)
 def test_values_are_those_of_the_nodes(fleet: List[Fingerprint]) -> None:
     """What a group is said to hold is what each of its nodes holds."""
@@ -193,6 +204,7 @@ def test_values_are_those_of_the_nodes(fleet: List[Fingerprint]) -> None:
                 assert canonical_json(group.value) == canonical_json(fact)
 
 
+@LAWS
 @given(FLEETS, MAPS, st.lists(st.text(max_size=5), max_size=2))
 def test_notes_and_errors_never_make_drift(
     fleet: List[Fingerprint], notes: Dict[str, Any], errors: List[str]
@@ -208,6 +220,7 @@ def test_notes_and_errors_never_make_drift(
     assert compare(fleet) == compare([noisy, *fleet[1:]])
 
 
+@LAWS
 @given(HEALTHY)
 def test_drift_exists_exactly_where_facts_differ(fleet: List[Fingerprint]) -> None:
     """For whole sections of one schema and one launch: no drift overlooked, none made up."""
@@ -221,6 +234,7 @@ def test_drift_exists_exactly_where_facts_differ(fleet: List[Fingerprint]) -> No
     assert "unknown" not in {drift.kind for drift in drifts}
 
 
+@LAWS
 @given(st.lists(any_sections(), min_size=2, max_size=2))
 def test_reference_and_pair_find_the_same_paths(pair: List[Dict[str, Section]]) -> None:
     """A node against its reference differs where two nodes would."""

@@ -59,6 +59,8 @@ def test_drift_rule_missing_and_extra_facts_are_named_so() -> None:
         findings([*HEALTHY, training_node("node05", packages={"scipy": package("1")})])[0].message,
     ]
     assert ["env/NCCL_ALGO is missing", "conda/packages/scipy is extra"] == messages
+    (finding,) = findings([HEALTHY[0], training_node("node05", algo=None)])
+    assert "env/NCCL_ALGO is on some nodes only" == finding.message
 
 
 def test_drift_rule_many_packages_of_one_node_are_one_finding() -> None:
