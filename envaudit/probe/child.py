@@ -17,6 +17,19 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Opt
 
 _GRACE_S = 1.0
 _READ_BYTES = 1 << 16
+# A child keeps no handler of the process it came from: neither for being ended nor, as pytest and
+# `-X faulthandler` have them, for a crash.
+_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGALRM,
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGABRT,
+    signal.SIGFPE,
+    signal.SIGILL,
+)
 
 
 class Ran(NamedTuple):
@@ -116,18 +129,21 @@ def run(
         ProgramFailed: it said more than `limit_bytes`.
     """
     pid, out, err = start(argv, dict(environ, LC_ALL="C", LANGUAGE="C"), timeout_s, cwd=cwd)
+    status = None
     try:
         (stdout, stderr), late = read_until([out, err], time.monotonic() + timeout_s, limit_bytes)
-        status = None if late else wait(pid, timeout_s)
+        too_long = max(len(stdout), len(stderr)) > limit_bytes
+        if not late and not too_long:
+            status = wait(pid, timeout_s)
     finally:
         os.close(out)
         os.close(err)
-        ended = end(pid)
+        if status is None:
+            status = end(pid)
     if late:
         raise ProgramTimeout(f"{argv[0]}: no answer within {timeout_s:g} s")
-    if max(len(stdout), len(stderr)) > limit_bytes:
+    if too_long:
         raise ProgramFailed(f"{argv[0]}: more than {limit_bytes} bytes of output")
-    status = ended if status is None else status
     rc = 0 if status is None else _exit_code(status)
     return Ran(rc, stdout.decode("utf-8", "surrogateescape"), stderr.decode("utf-8", "surrogateescape"))
 
@@ -256,7 +272,7 @@ def arm(deadline_s: float) -> None:
 
 
 def _become_child(deadline_s: float) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     arm(deadline_s)
 

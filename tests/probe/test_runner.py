@@ -1,0 +1,202 @@
+"""The runner: what happens to one section happens to that section alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+
+from envaudit.model.codec import fingerprint_of_answer
+from envaudit.probe import Refused, registry, sections
+from envaudit.probe.runner import probe
+from tests.probe.processes import is_gone
+
+AddSection = Callable[..., None]
+
+
+@pytest.fixture
+def add_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AddSection:
+    """Add a section by its file alone, as a new subject is added."""
+    folder = tmp_path / "sections"
+    folder.mkdir()
+    monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(folder)])
+
+    def add(name: str, body: str, head: str = "SCHEMA = 7\n") -> None:
+        imports = "import os, time, signal\nfrom envaudit.probe.context import Answer\n"
+        (folder / f"{name}.py").write_text(f"{imports}{head}\ndef read(context):\n    {body}\n")
+
+    return add
+
+
+def rows(answer: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """The rows of an answer by name."""
+    return {row["name"]: row for row in answer["sections"]}
+
+
+def read(*names: str, **request: object) -> Dict[str, Dict[str, Any]]:
+    """The rows of these sections on this machine."""
+    return rows(probe({"launch": "local", "sections": list(names), **request}))
+
+
+def test_section_that_is_a_file_is_registered(add_section: AddSection) -> None:
+    """A file among the sections is all that a new subject needs."""
+    add_section("zoo", 'return Answer("ok", {"animals": 3}, {"keeper": "x"})')
+    assert "zoo" in registry.section_names()
+    expected = {
+        "name": "zoo",
+        "schema": 7,
+        "status": "ok",
+        "facts": {"animals": 3},
+        "notes": {"keeper": "x"},
+        "errors": [],
+    }
+    assert expected == read("zoo")["zoo"]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "ended by SIGSEGV"),
+        ("os._exit(4)", "ended with exit status 4 and no answer"),
+        ("raise RuntimeError('broken')", "RuntimeError: broken"),
+        ("raise SystemExit(3)", "ended with exit status 0 and no answer"),
+        ('return Answer("ok", {"x": 1.5})', "ValueError: facts.x: float is no fact"),
+        ('return Answer("ok", {"x": {"y": [1, {3: 4}]}})', "ValueError: facts.x.y[1]: key of type int"),
+        ('return Answer("ok", {"x": "y" * 70000})', "ValueError: facts.x: text of 70000 characters"),
+        ('return Answer("ok", {"x": ["y" * 60000] * 100})', "more than 4 MiB of facts"),
+        ('x = "y" * (3 << 30); return Answer("ok", {})', "MemoryError: "),
+        ("return None", "AttributeError: 'NoneType' object has no attribute 'facts'"),
+    ],
+    ids=["crash", "exit", "exception", "system-exit", "float", "key", "text", "flood", "memory", "none"],
+)
+def test_section_that_fails_is_an_error_with_its_cause(add_section: AddSection, body: str, why: str) -> None:
+    """A section that fails in any way is an error row; its neighbour is read."""
+    add_section("bad", body)
+    add_section("good", 'return Answer("ok", {"x": 1})')
+    got = read("bad", "good")
+    assert ("error", {}, [why]) == (got["bad"]["status"], got["bad"]["facts"], got["bad"]["errors"])
+    assert 7 == got["bad"]["schema"]
+    assert "ok" == got["good"]["status"]
+
+
+def test_section_that_does_not_import_is_an_error(add_section: AddSection) -> None:
+    """A module that this Python cannot even load costs its own section."""
+    add_section("bad", "return None", head="import no_such_module\n")
+    row = read("bad")["bad"]
+    assert ("error", ["ModuleNotFoundError: No module named 'no_such_module'"]) == (
+        row["status"],
+        row["errors"],
+    )
+
+
+def test_section_that_hangs_is_ended_with_all_below_it(add_section: AddSection, tmp_path: Path) -> None:
+    """At its own deadline a section is ended, and the program that it waits for as well."""
+    note = tmp_path / "pid"
+    body = f"context.run(['sh', '-c', 'echo $$ > {note}; exec sleep 60'], timeout_s=50)"
+    add_section("slow", body, head="SCHEMA = 2\nDEADLINE_S = 0.6\n")
+    add_section("good", 'return Answer("ok", {})')
+    started = time.monotonic()
+    got = read("slow", "good")
+    assert time.monotonic() - started < 4
+    assert ("error", 2, ["not read within 0.6 s"]) == (
+        got["slow"]["status"],
+        got["slow"]["schema"],
+        got["slow"]["errors"],
+    )
+    assert "ok" == got["good"]["status"]
+    assert is_gone(int(note.read_text()))
+
+
+def test_section_with_a_longer_deadline_gets_it(add_section: AddSection) -> None:
+    """A section's DEADLINE_S replaces the default, in both directions."""
+    add_section("long", 'time.sleep(0.4); return Answer("ok", {})', head="SCHEMA = 1\nDEADLINE_S = 30\n")
+    assert "ok" == read("long")["long"]["status"]
+
+
+def test_deadline_of_the_request_caps_that_of_a_section(add_section: AddSection) -> None:
+    """The time that is left for the whole answer is no section's to spend."""
+    add_section("long", "time.sleep(60)", head="SCHEMA = 1\nDEADLINE_S = 30\n")
+    assert ["not read within 0.5 s"] == read("long", deadline_s=0.5)["long"]["errors"]
+
+
+def test_library_that_prints_does_not_spoil_the_answer(
+    add_section: AddSection, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a section's libraries print goes nowhere."""
+    add_section("loud", "os.write(1, b'noise'); os.write(2, b'noise'); return Answer('ok', {})")
+    assert "ok" == read("loud")["loud"]["status"]
+    assert ("", "") == tuple(capfd.readouterr())
+
+
+def test_long_errors_are_cut_to_what_the_model_takes(add_section: AddSection) -> None:
+    """A thousand errors of any length cost no other section, as they would where the model refuses them."""
+    add_section("many", 'return Answer("partial", {}, {}, ["e" * 5000] * 1000)')
+    answer = probe({"sections": ["many"], "captured_at": "2026-11-30T10:00:00Z", "tool": "1.0"})
+    fingerprint = fingerprint_of_answer(answer, node="node01", source="probe", where="answer")
+    assert 256 == len(fingerprint.sections["many"].errors)
+    assert "and 745 more" == fingerprint.sections["many"].errors[-1]
+
+
+def test_interpreter_that_cannot_start_costs_the_sections_that_ask_for_it(
+    add_section: AddSection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sections that need the interpreter name the cause; the others are read."""
+    monkeypatch.setattr("sys.executable", "/no/such/python")
+    add_section("asks", 'return Answer("ok", {"v": context.interpreter["version"]})')
+    add_section("good", 'return Answer("ok", {})')
+    got = read("asks", "good")
+    expected = "the interpreter did not describe itself: /no/such/python: /no/such/python: not found"
+    assert [expected] == got["asks"]["errors"]
+    assert "ok" == got["good"]["status"]
+
+
+def test_interpreter_that_prints_something_else_is_an_error(
+    add_section: AddSection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last line of what the interpreter complained of is the cause."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho hello\necho 'Fatal: no module encodings' >&2\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    add_section("asks", 'return Answer("ok", {"v": context.interpreter["version"]})')
+    (error,) = read("asks")["asks"]["errors"]
+    assert error.endswith(f"{python}: Fatal: no module encodings")
+
+
+def test_request_for_an_unknown_section_is_refused() -> None:
+    """A section that does not exist is no empty answer."""
+    with pytest.raises(Refused, match="there is no section 'gpus'"):
+        probe({"sections": ["gpus"]})
+
+
+def test_answer_states_the_time_and_version_that_it_was_given() -> None:
+    """Clock and version are the caller's to inject."""
+    answer = probe({"sections": ["limits"], "captured_at": "2026-11-30T10:00:00Z", "tool": "1.2.3"})
+    assert ("2026-11-30T10:00:00Z", "1.2.3") == (answer["captured_at"], answer["tool"])
+
+
+def test_probe_leaves_no_child_and_no_descriptor(add_section: AddSection) -> None:
+    """Nothing of a probe remains in the process that asked for it."""
+    add_section("crash", "os.kill(os.getpid(), signal.SIGKILL)")
+    read("crash", "python", "limits")  # what loads once is loaded now
+    before = sorted(os.listdir("/proc/self/fd"))
+    read("crash", "python", "limits")
+    assert before == sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_probe_of_this_machine_is_read_by_the_model() -> None:
+    """All sections of a live machine are facts as the model has them, twice with the same digests."""
+    request = {"launch": "local", "workdir": str(Path(__file__).parent), "tool": "1"}
+    answers = [json.loads(json.dumps(probe(request))) for _ in range(2)]
+    first, second = (
+        fingerprint_of_answer(answer, node="here", source="probe", where="answer") for answer in answers
+    )
+    assert registry.section_names() == sorted(first.sections)
+    differing = [name for name, one in first.sections.items() if one.digest != second.sections[name].digest]
+    assert [] == differing
