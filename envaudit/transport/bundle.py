@@ -76,10 +76,9 @@ NODE_SIDE = (
     ),
 )
 
-# Distributions that are taken along from site-packages, by their top-level module. A node has
-# none of them: nothing is installed there. NVML's is what the probe reads GPUs with.
-CARRIED_ON_THE_WIRE = ("pynvml",)
-CARRIED = ("packaging", *CARRIED_ON_THE_WIRE)
+# Taken along from site-packages, by their top-level modules: nothing is installed on a node, and
+# the probe reads GPUs with NVML's own bindings. (`packaging`, from 26 on, needs Python 3.10.)
+CARRIED = ("pynvml",)
 
 # The zip format knows no earlier time.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -113,7 +112,7 @@ def build_bundle() -> bytes:
     """The one-file form: runs as `python envaudit.pyz snapshot` on every Python from 3.8 on.
 
     Raises:
-        NeededError: `packaging` or `pynvml` is not installed beside envaudit.
+        NeededError: `pynvml` is not installed beside envaudit.
     """
     files = {name: _read(path) for name, path in _sources(NODE_SIDE, CARRIED).items()}
     words = ".".join(map(str, OLDEST_PYTHON))
@@ -131,7 +130,7 @@ def wire_payload(*, compressed: bool = True) -> Payload:
     better one costs the controller more than it saves.
     """
     files = {}
-    for name, path in _sources(WIRE_SIDE, CARRIED_ON_THE_WIRE).items():
+    for name, path in _sources(WIRE_SIDE, CARRIED).items():
         files[name] = _read(path)
         files[f"{name}c"] = _bytecode(name, path)
     return payload_of(_zip_of(files, level=1 if compressed else 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Sequence
 
 from ClusterShell.Engine.Engine import EngineAbortException
@@ -25,6 +26,9 @@ from envaudit.transport.interface import Progress, Request, Target, Transport, c
 # A gateway that falls silent would hold a tree for good; each wave of nodes gets this much more.
 _SLACK_S = 15.0
 
+# Open files besides the nodes' pipes: the engine's, the caller's, and a program that is being started.
+_OTHER_FILES = 40
+
 
 def gather(
     transport: Transport, targets: Sequence[Target], request: Request, progress: Progress | None = None
@@ -46,7 +50,7 @@ def gather(
             progress.update(node, outcome)
 
     talks = [Conversation(transport, target, request, payload, __version__, through) for target in targets]
-    task = new_task(request.fanout)
+    task = new_task(_affordable(request.fanout))
     try:
         _run(task, transport, talks, request)
     except KeyboardInterrupt:
@@ -56,6 +60,17 @@ def gather(
         program.end_all()
         task.abort(kill=True)
     return _snapshot(transport, talks)
+
+
+def _affordable(fanout: int) -> int:
+    """As many nodes at a time as the limit of open files allows: three pipes each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 3 * fanout + _OTHER_FILES
+    if soft < wanted and (soft < hard or hard == resource.RLIM_INFINITY):
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        soft = limit
+    return max(1, min(fanout, (soft - _OTHER_FILES) // 3))
 
 
 def _run(task: Task, transport: Transport, talks: Sequence[Conversation], request: Request) -> None:
