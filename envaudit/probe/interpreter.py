@@ -22,6 +22,8 @@ LIMIT_BYTES = 60_000
 # ASCII has separators for this: importing json would cost the child 10 to 15 ms.
 _FIELD = "\x1e"
 _ITEM = "\x1f"
+# Around all of it: a wrapper, a `.pth` file or a sitecustomize may print something of its own.
+_EDGE = "\x1d"
 
 # `-c` puts the working directory first on sys.path. It is dropped before anything is imported, so
 # that no file there runs, and from the record, since it belongs to `-c` and not to the environment.
@@ -51,7 +53,7 @@ say = {
     "user_site_enabled": [str(site.ENABLE_USER_SITE)],
 }
 text = "\\x1e".join(key + "\\x1f" + "\\x1f".join(items) for key, items in say.items())
-os.write(1, os.fsencode(text) + b"\\n")
+os.write(1, b"\\x1d" + os.fsencode(text) + b"\\x1d")
 """
 
 _LISTS = ("path", "site_packages")
@@ -72,7 +74,7 @@ def parse(said: bytes, environ: Mapping[str, str]) -> Dict[str, Any]:
         ValueError: it is not what `ASK` prints.
     """
     fields: Dict[str, List[str]] = {}
-    for field in os.fsdecode(said).rstrip("\n").split(_FIELD):
+    for field in os.fsdecode(said).rpartition(_EDGE)[0].rpartition(_EDGE)[2].split(_FIELD):
         key, *items = field.split(_ITEM)
         fields[key] = items
     try:
