@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Dict
 
-from envaudit.model import Fingerprint, Section, Snapshot
+from envaudit.model import Fact, Fingerprint, Section, Snapshot
 
 CAPTURED_AT = "2026-11-30T10:00:00Z"
 TOOL = "0.0.0"
@@ -33,20 +33,28 @@ def synthetic_fleet(nodes: int, packages: int, outliers: int) -> Snapshot:
 def _fingerprint(number: int, packages: int, strange: bool) -> Fingerprint:
     sections: Dict[str, Section] = {}
     for name, facts in _facts(number, packages, strange).items():
-        notes = {"read_ms": number % 7, "uuid": _hex(f"{name}{number}"), "free_bytes": number * 4096}
+        notes: Dict[str, Fact] = {
+            "read_ms": number % 7,
+            "uuid": _hex(f"{name}{number}"),
+            "free_bytes": number * 4096,
+        }
         sections[name] = Section(name=name, schema=1, status="ok", facts=facts, notes=notes)
     return Fingerprint(
         node=f"node{number:04d}", source="probe", captured_at=CAPTURED_AT, tool=TOOL, sections=sections
     )
 
 
-def _facts(number: int, packages: int, strange: bool) -> Dict[str, Dict[str, object]]:
+def _facts(number: int, packages: int, strange: bool) -> Dict[str, Dict[str, Fact]]:
     distributions = {f"package-{index:03d}": _package(index) for index in range(packages)}
     if strange:
         distributions[f"package-{number % packages:03d}"]["version"] = f"9.{number}.0"
         distributions[f"package-{number % packages:03d}"]["build"] = f"py311_{number}"
     driver = "550.54.14" if strange else "550.54.15"
-    gpu = {"name": "NVIDIA H100 80GB HBM3", "memory_bytes": 85520809984, "power_limit_mw": 700000}
+    gpu: Dict[str, Fact] = {
+        "name": "NVIDIA H100 80GB HBM3",
+        "memory_bytes": 85520809984,
+        "power_limit_mw": 700000,
+    }
     return {
         "host": {"launch": "ssh", "kernel": "6.8.0-45-generic", "machine": "x86_64", "cpus": 192},
         "python": {"version": "3.11.9", "implementation": "cpython", "prefix": "/opt/envs/train"},
@@ -63,7 +71,7 @@ def _facts(number: int, packages: int, strange: bool) -> Dict[str, Dict[str, obj
     }
 
 
-def _package(index: int) -> Dict[str, object]:
+def _package(index: int) -> Dict[str, str]:
     return {
         "version": f"{index % 9}.{index % 17}.{index % 5}",
         "build": f"py311h{_hex(str(index))[:7]}_0",

@@ -90,7 +90,7 @@ def test_head_of_something_else_is_refused(line: str) -> None:
 
 
 def _digest_of(document: Dict[str, Any], name: str) -> str:
-    return next(key for key, row in document["sections"].items() if row["name"] == name)
+    return next(str(key) for key, row in document["sections"].items() if row["name"] == name)
 
 
 def _set(*keys: str, value: Any) -> Callable[[Dict[str, Any]], None]:
@@ -180,7 +180,7 @@ def test_decode_newer_section_schema_is_refused(name: str) -> None:
 def test_decode_older_section_schema_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an older envaudit wrote stays readable, with its schema number kept."""
     text = _text()
-    monkeypatch.setitem(SECTION_SCHEMAS, "gpu", 3)  # type: ignore[arg-type]
+    monkeypatch.setitem(SECTION_SCHEMAS, "gpu", 3)
     assert 1 == decode_snapshot(text, "here").by_node["node01"].sections["gpu"].schema
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from envaudit.errors import InputError
@@ -32,16 +32,19 @@ from envaudit.model.section import STATUSES
 
 CAPTURED_AT = "2026-11-30T10:00:00Z"
 
+# Whole snapshots take their time to draw, the more so beside other work on the machine.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+
 # What a file name that is not UTF-8 becomes when Python reads it: lone surrogates.
 ESCAPED_BYTES = st.sampled_from([chr(0xDC00 + byte) for byte in range(0x80, 0x100)])
 TEXTS = st.text(st.one_of(st.characters(blacklist_categories=["Cs"]), ESCAPED_BYTES), max_size=20)
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-MAX_INTEGER, MAX_INTEGER), TEXTS)
 FACTS = st.recursive(
     SCALARS,
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
-    max_leaves=12,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
+    max_leaves=6,
 )
-MAPS = st.dictionaries(TEXTS, FACTS, max_size=5)
+MAPS = st.dictionaries(TEXTS, FACTS, max_size=3)
 
 NODE_NAMES = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,20}", fullmatch=True)
 # Names as clusters have them: a stem, one or two numbers with or without padding, perhaps a domain.
@@ -72,8 +75,8 @@ def sections(draw: Any) -> Section:
 @st.composite
 def snapshots(draw: Any) -> Snapshot:
     """A snapshot whose nodes share some sections, and in which some nodes are missing."""
-    pool: List[Section] = draw(st.lists(sections(), min_size=1, max_size=4))
-    names = sorted(draw(st.sets(NODE_NAMES, max_size=6)))
+    pool: List[Section] = draw(st.lists(sections(), min_size=1, max_size=3))
+    names = sorted(draw(st.sets(NODE_NAMES, max_size=4)))
     answered = draw(st.integers(0, len(names)))
     fingerprints = []
     for node in names[:answered]:
@@ -94,13 +97,13 @@ def snapshots(draw: Any) -> Snapshot:
 @given(NODE_SETS)
 @example({"node9", "node10", "node09", "node099", "node100"})
 @example({"0", "00", "000", "1", "01"})
-def test_nodeset_folded_and_expanded_is_the_same_set(names: set) -> None:
+def test_nodeset_folded_and_expanded_is_the_same_set(names: Set[str]) -> None:
     """expand(fold(x)) == x."""
     assert names == set(expand(fold(names)))
 
 
 @given(NODE_SETS)
-def test_nodeset_in_any_order_folds_to_the_same_text(names: set) -> None:
+def test_nodeset_in_any_order_folds_to_the_same_text(names: Set[str]) -> None:
     """The text depends on the set alone."""
     shuffled = list(names) * 2
     random.Random(7).shuffle(shuffled)
@@ -109,13 +112,14 @@ def test_nodeset_in_any_order_folds_to_the_same_text(names: set) -> None:
 
 @given(NODE_SETS)
 @example({"node8", "node9", "node10", "node010", "node100"})
-def test_nodeset_folded_text_means_the_same_to_clustershell(names: set) -> None:
+def test_nodeset_folded_text_means_the_same_to_clustershell(names: Set[str]) -> None:
     """What a report prints can be given back to ClusterShell's tools, and to --nodes."""
     nodeset = pytest.importorskip("ClusterShell.NodeSet", reason="ClusterShell is not installed here")
     read = nodeset.NodeSet(fold(names), resolver=nodeset.RESOLVER_NOGROUP) if names else nodeset.NodeSet()
     assert names == set(read)
 
 
+@UNHURRIED
 @given(snapshots())
 def test_snapshot_encoded_and_decoded_is_equal(snapshot: Snapshot) -> None:
     """The codec loses nothing: facts, notes, errors, sources, missing nodes."""
@@ -123,6 +127,7 @@ def test_snapshot_encoded_and_decoded_is_equal(snapshot: Snapshot) -> None:
     assert snapshot == decode_snapshot(text, "here")
 
 
+@UNHURRIED
 @given(snapshots())
 def test_snapshot_head_alone_names_nodes_and_digests(snapshot: Snapshot) -> None:
     """The first line is enough to list nodes, digests and missing nodes."""
@@ -133,6 +138,7 @@ def test_snapshot_head_alone_names_nodes_and_digests(snapshot: Snapshot) -> None
     assert set(snapshot.missing) == set(head["missing"])
 
 
+@UNHURRIED
 @given(snapshots())
 def test_snapshot_reformatted_by_a_json_tool_is_still_read(snapshot: Snapshot) -> None:
     """Another key order and white space change neither content nor digests."""
@@ -140,6 +146,7 @@ def test_snapshot_reformatted_by_a_json_tool_is_still_read(snapshot: Snapshot) -
     assert snapshot == decode_snapshot(json.dumps(json.loads(text), indent=2), "here")
 
 
+@UNHURRIED
 @given(snapshots(), st.randoms(), st.one_of(FACTS, st.floats()))
 def test_snapshot_with_any_value_replaced_is_read_or_refused(
     snapshot: Snapshot, chance: random.Random, value: Any
@@ -167,6 +174,7 @@ def test_digest_with_another_key_order_is_the_same(facts: Dict[str, Any], chance
     assert digest_of(facts) == digest_of(_reordered(facts, chance))
 
 
+@UNHURRIED
 @given(sections(), MAPS, st.lists(TEXTS, max_size=3))
 def test_section_digest_ignores_notes_and_errors(
     section: Section, notes: Dict[str, Any], errors: List[str]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from envaudit.model import Fingerprint, Missing, Section, Snapshot
+from envaudit.model import Fact, Fingerprint, Missing, Section, Snapshot
 from envaudit.store import Store
 
 TOOL = "1.0"
 
 
-def snapshot_of(nodes: Sequence[str], value: object = 0, missing: Sequence[str] = ()) -> Snapshot:
+def snapshot_of(nodes: Sequence[str], value: Fact = 0, missing: Sequence[str] = ()) -> Snapshot:
     """Nodes that all have `value` as their one fact, and nodes that gave no answer."""
     sections = {"host": Section("host", 1, "ok", {"value": value}, {"uptime_s": 5})}
     return Snapshot(
@@ -21,7 +21,7 @@ def snapshot_of(nodes: Sequence[str], value: object = 0, missing: Sequence[str] 
 
 def keep(
     store: Store,
-    value: object = 0,
+    value: Fact = 0,
     *,
     nodes: Sequence[str] = ("node01", "node02"),
     at: str = "2026-11-30T10:00:00Z",
@@ -32,6 +32,6 @@ def keep(
     return store.write(snapshot_of(nodes, value), captured_at=at, tool=TOOL, host=host, tags=tags)
 
 
-def value_of(store: Store, node: str, reference: str) -> object:
+def value_of(store: Store, node: str, reference: str) -> Fact:
     """The one fact of a node in the snapshot that a reference means."""
     return store.resolve(node, reference).sections["host"].facts["value"]

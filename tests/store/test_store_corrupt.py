@@ -162,7 +162,7 @@ def test_node_name_that_is_a_path_in_a_file_is_refused(store: Store) -> None:
 def test_newer_section_schema_is_exit_code_4(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written by a later version whose host section means something else."""
     name = keep(store)
-    monkeypatch.setitem(SECTION_SCHEMAS, "host", 0)  # type: ignore[arg-type]
+    monkeypatch.setitem(SECTION_SCHEMAS, "host", 0)
     with pytest.raises(InputError, match=r"schema 1 of section host is unknown.*Upgrade envaudit") as caught:
         store.load(name)
     assert 4 == caught.value.exit_code
@@ -171,7 +171,7 @@ def test_newer_section_schema_is_exit_code_4(store: Store, monkeypatch: pytest.M
 def test_older_section_schema_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an older version wrote stays comparable."""
     name = keep(store)
-    monkeypatch.setitem(SECTION_SCHEMAS, "host", 2)  # type: ignore[arg-type]
+    monkeypatch.setitem(SECTION_SCHEMAS, "host", 2)
     assert snapshot_of(["node01", "node02"]) == store.load(name)
 
 

@@ -8,14 +8,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import List
+from typing import Any, List, Set, Tuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envaudit.errors import InputError, UsageError
-from envaudit.store import Store, upkeep
+from envaudit.store import Store, files, tags, upkeep
 from envaudit.store import store as store_module
 from tests.store.snapshots import TOOL, keep, snapshot_of, value_of
 
@@ -87,7 +87,7 @@ def test_prune_of_a_run_without_answers_removes_it(store: Store) -> None:
     st.lists(st.tuples(st.sets(st.sampled_from("abc"), min_size=1), st.booleans()), max_size=6),
     st.integers(1, 3),
 )
-def test_prune_never_loses_a_needed_snapshot(runs: list, keep_: int) -> None:
+def test_prune_never_loses_a_needed_snapshot(runs: List[Tuple[Set[str], bool]], keep_: int) -> None:
     """For any runs: each node keeps its newest, each tag its snapshot, and nothing else stays."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)
@@ -112,10 +112,9 @@ def test_prune_met_by_a_tag_after_its_last_look_gives_the_file_back(
     old = keep(store, "old", at="2026-11-30T01:00:00Z")
     keep(store, "new", at="2026-11-30T02:00:00Z")
     tag_file = Path(store.path, "tags", "good", "node01")
-    hide = upkeep.hide
 
     def hide_and_tag(path: str) -> str:
-        aside = hide(path)
+        aside = files.hide(path)
         tag_file.parent.mkdir()
         tag_file.write_text(f"{old}\n")
         return aside
@@ -130,12 +129,11 @@ def test_tag_met_by_a_prune_keeps_its_snapshot(store: Store, monkeypatch: pytest
     """The file goes between the tag's first look and its writing: it is written again."""
     old = keep(store, "old", at="2026-11-30T01:00:00Z")
     keep(store, "new", at="2026-11-30T02:00:00Z")
-    write_tags = store_module.write_tags
 
-    def prune_first(*arguments: object) -> None:
+    def prune_first(*arguments: Any) -> None:
         assert [old] == store.prune(1)
         monkeypatch.undo()
-        write_tags(*arguments)  # type: ignore[arg-type]
+        tags.write_tags(*arguments)
 
     monkeypatch.setattr(store_module, "write_tags", prune_first)
     store.tag("good", "node01", old)

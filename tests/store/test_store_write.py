@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
+from typing import List, Tuple
 
 import pytest
 
@@ -173,7 +173,7 @@ def test_store_never_renames_over_a_snapshot(store: Store, tmp_path: Path) -> No
     """On NFS a rename over an open file makes its readers fail: snapshots are linked, not renamed."""
     calls: List[str] = []
 
-    def watch(event: str, arguments: tuple) -> None:
+    def watch(event: str, arguments: Tuple[str, ...]) -> None:
         if watching and event in ("os.rename", "os.link"):
             calls.append(f"{event} {os.path.basename(os.path.dirname(arguments[1]))}")
 
