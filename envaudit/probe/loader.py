@@ -16,7 +16,8 @@ import os
 import struct
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from envaudit.probe.context import Context, ProgramFailed
+from envaudit.probe import child
+from envaudit.probe.context import Context, ProgramFailed, Ran
 from envaudit.probe.elf import Elf, NotElf, read_elf
 
 _TIMEOUT_S = 3.0
@@ -57,23 +58,34 @@ def ask(context: Context, program: str, libraries: Sequence[str]) -> Dict[str, O
         raise LoaderUnknown(f"{program}: {error}") from error
     if interpreter is None:
         raise LoaderUnknown(f"{program}: asks for no loader (static, or a script)")
-    attempts = []
+    argvs = [[interpreter, "--list", libraries[-1]]]
     # --preload takes a list that no quoting protects, and came with glibc 2.30.
     if not any(sign in path for path in libraries for sign in " :"):
-        attempts.append([interpreter, "--preload", ":".join(libraries), "--list", program])
-    attempts.append([interpreter, "--list", libraries[-1]])
+        argvs.insert(0, [interpreter, "--preload", ":".join(libraries), "--list", program])
     said = ""
-    for argv in attempts:
+    for argv in argvs:
         try:
-            ran = context.run(argv, timeout_s=_TIMEOUT_S)
+            ran = _list(context, argv)
         except ProgramFailed as error:
             said = str(error)
             continue
         found = _listed(context, ran.stdout)
-        if found:
+        # What it cannot preload it leaves out, with a warning.
+        if found and ("--preload" not in argv or _soname(context, libraries[-1]) in found):
             return found
-        said = ran.stderr.strip() or f"exit status {ran.rc}"
-    raise LoaderUnknown(f"{interpreter} --list: {said}")
+        ended = f"ended by signal {-ran.rc}" if ran.rc < 0 else f"exit status {ran.rc}"
+        said = ran.stderr.strip() or ended
+    raise LoaderUnknown(f"{interpreter} --list, for {libraries[-1]}: {said}")
+
+
+def _list(context: Context, argv: Sequence[str]) -> Ran:
+    """What the loader lists; where a needed library is missing, in the way of ldd, which goes on."""
+    ran = context.run(argv, timeout_s=_TIMEOUT_S)
+    if ran.rc == 0 or "error while loading shared libraries" not in ran.stderr or not context.live:
+        return ran
+    # glibc's --list stops at the first that is missing. This text is glibc's: musl runs the program.
+    tracing = dict(context.environ, LD_TRACE_LOADED_OBJECTS="1")
+    return child.run([word for word in argv if word != "--list"], tracing, _TIMEOUT_S)
 
 
 def _listed(context: Context, text: str) -> Dict[str, Optional[str]]:

@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from envaudit.probe import child
-from envaudit.probe.context import Context, ProgramFailed
+from envaudit.probe.context import Context
 from envaudit.probe.nvml_device import Asker, read_device
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -42,7 +42,7 @@ class Told(NamedTuple):
 
 
 def listen(context: Context, timeout_s: float) -> Told:
-    """Ask NVML, for at most `timeout_s`; a fake node's lines stand under `nvml` in its commands."""
+    """Ask NVML, for at most `timeout_s`; a fake node has the lines as the list `nvml` of its node.json."""
     if context.live:
         pid, fd = child.fork(_write_lines, timeout_s)
         try:
@@ -52,11 +52,9 @@ def listen(context: Context, timeout_s: float) -> Told:
             status = child.end(pid)
         trouble = f"no answer within {timeout_s:g} s" if late else child.how_it_ended(status)
         return _told(said.decode("ascii", "replace"), trouble)
-    try:
-        return _told(context.run(["nvml"]).stdout, "the recorded answer is cut short")
-    except ProgramFailed as error:
-        said_nothing = json.dumps(_no_library(f"{LIBRARY}: {error}", absent="not found" in str(error)))
-        return _told(said_nothing, str(error))
+    absent = [_no_library(f"{LIBRARY}: No such file or directory", absent=True), {"end": True}]
+    lines = context.node.get("nvml", absent)
+    return _told("\n".join(map(json.dumps, lines)), "the recorded answer is cut short")
 
 
 def _told(text: str, trouble: str) -> Told:

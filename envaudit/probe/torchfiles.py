@@ -73,13 +73,16 @@ def libraries_of(context: Context, package: Package) -> Dict[str, str]:
     """The paths of torch's own libraries, by file name: torch/lib, then the environment's lib.
 
     conda-forge keeps them in the latter.
+
+    Raises:
+        OSError: a folder is there and cannot be read.
     """
     prefix = context.interpreter.get("prefix", "")
     found: Dict[str, str] = {}
-    for folder in (os.path.join(package.folder, "lib"), os.path.join(prefix, "lib") if prefix else ""):
+    for folder in (os.path.join(package.folder, "lib"), os.path.join(prefix, "lib")):
         try:
-            names = context.list_dir(folder) if folder else []
-        except OSError:
+            names = context.list_dir(folder)
+        except FileNotFoundError:
             continue
         for name in names:
             if name.startswith(("libtorch", "libc10")) and name.endswith(".so"):

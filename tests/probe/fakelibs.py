@@ -18,7 +18,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from typing import Dict, Optional, Sequence
+from typing import Dict, Optional, Sequence, Tuple
 
 CUDNN_PARTS = ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled", "engines_runtime_compiled")
 
@@ -57,9 +57,32 @@ def compile_library(
     go into. `needs` are sonames: they need not exist, the loader looks for them when it loads.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
+    key = (source, soname, search, tuple(search_dirs), tuple(needs), tuple(flags))
+    if key not in _COMPILED:
+        _COMPILED[key] = _compiled(*key)
+    with open(path + ".new", "wb") as stream:
+        stream.write(_COMPILED[key])
+    os.chmod(path + ".new", 0o755)
+    os.replace(path + ".new", path)
+    return path
+
+
+# The tests of one run build the same stack many times over, and a compiler start costs 40 ms.
+_COMPILED: Dict[Tuple[object, ...], bytes] = {}
+
+
+def _compiled(
+    source: str,
+    soname: Optional[str],
+    search: str,
+    search_dirs: Sequence[str],
+    needs: Sequence[str],
+    flags: Sequence[str],
+) -> bytes:
     with tempfile.TemporaryDirectory() as scratch:
         stubs = [_stub(scratch, needed) for needed in needs]
-        command = ["gcc", "-shared", "-fPIC", "-O1", "-w", "-x", "c", "-", "-o", path + ".new"]
+        path = os.path.join(scratch, "compiled")
+        command = ["gcc", "-shared", "-fPIC", "-O1", "-w", "-x", "c", "-", "-o", path]
         if soname:
             command.append(f"-Wl,-soname,{soname}")
         if search != "none":
@@ -68,8 +91,8 @@ def compile_library(
         # "-x none": what follows is told by its name again, not C text.
         command += ["-Wl,--no-as-needed", "-x", "none", *stubs, *flags]
         subprocess.run(command, input=source, text=True, check=True, stdout=subprocess.DEVNULL)
-    os.replace(path + ".new", path)
-    return path
+        with open(path, "rb") as stream:
+            return stream.read()
 
 
 def _stub(scratch: str, soname: str) -> str:
@@ -211,12 +234,37 @@ def _build(directory: str, soname: str, real: str, source: str, **options: objec
     return path
 
 
+_PRELOADS = """
+def _preload_cuda_deps(err=None, required=True):
+    cuda_libs = [
+        ("cublas", "libcublasLt.so.*[0-9]"),
+        ("cublas", "libcublas.so.*[0-9]"),
+        ("cudnn", "libcudnn.so.*[0-9]"),
+        ("cuda_runtime", "libcudart.so.*[0-9]"),
+        ("nccl", "libnccl.so.*[0-9]"),
+    ]
+
+
+def _load_global_deps():
+    try:
+        {body}
+    except OSError as err:
+        _preload_cuda_deps(err)
+"""
+
+
 def build_torch(
     site_packages: str,
     version: str = "2.14.1+cu130",
     *,
     cuda: Optional[str] = "13.0",
-    needs: Sequence[str] = ("libcudart.so.13", "libcublas.so.13", "libcudnn.so.9", "libnccl.so.2"),
+    needs: Sequence[str] = (
+        "libcudart.so.13",
+        "libcublas.so.13",
+        "libcublasLt.so.13",
+        "libcudnn.so.9",
+        "libnccl.so.2",
+    ),
     search: str = "RPATH",
     search_dirs: Sequence[str] = (
         "$ORIGIN/../../nvidia/cudnn/lib",
@@ -228,18 +276,21 @@ def build_torch(
     architectures: str = "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120",
     git_version: str = "5c4886908584029761b579af026dcfb627c84070",
     installer: str = "pip",
+    preloads: str = "",
 ) -> str:
     """A `torch` folder as the probe reads it, with version.py, dist-info and torch/lib.
 
     `cuda=None` makes a CPU build, without libtorch_cuda.so. `static_nccl` puts the version text
     into libtorch_cuda.so instead of needing a libnccl, as conda builds of the pytorch channel do.
-    Nothing of it can be imported: __init__.py raises.
+    Nothing of it can be imported: __init__.py raises. `preloads` is the body of its
+    `_load_global_deps`, from which the probe reads what torch loads by path.
     """
     folder = os.path.join(site_packages, "torch")
     library = os.path.join(folder, "lib")
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(library)
-    _write(os.path.join(folder, "__init__.py"), 'raise ImportError("a stand-in for torch was imported")\n')
+    refusal = 'raise ImportError("a stand-in for torch was imported")\n'
+    _write(os.path.join(folder, "__init__.py"), refusal + _PRELOADS.format(body=preloads or "pass"))
     _write(
         os.path.join(folder, "version.py"),
         "from typing import Optional\n\n"
@@ -262,6 +313,14 @@ def build_torch(
         search_dirs=("$ORIGIN",),
     )
     if cuda:
+        compile_library(
+            os.path.join(library, "libtorch_global_deps.so"),
+            "int global_deps;",
+            soname="libtorch_global_deps.so",
+            needs=[needed for needed in needs if needed.startswith("libcudart.")],
+            search=search,
+            search_dirs=search_dirs,
+        )
         if static_nccl:
             needs = [needed for needed in needs if not needed.startswith("libnccl.")]
         nccl = f'const char nccl_text[] = "NCCL version {static_nccl}+cuda{cuda}";' if static_nccl else ""

@@ -51,7 +51,10 @@ def read(context: Context) -> Answer:
     package = torchfiles.find_package(context, "torch")
     if package is None:
         return Answer("absent", {})
-    libraries = torchfiles.libraries_of(context, package)
+    try:
+        libraries = torchfiles.libraries_of(context, package)
+    except OSError as error:
+        return Answer("error", {}, {}, (str(error),))
     core = next((libraries[name] for name in _CORES if name in libraries), None)
     if core is None:
         return Answer("error", {}, {}, (f"{package.folder}/lib: none of {', '.join(_CORES)}",))

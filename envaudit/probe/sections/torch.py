@@ -71,8 +71,8 @@ def _architectures(
     """What the GPU code was built for; None, with an error, where that could not be read."""
     if not facts["cuda"] and not facts["hip"]:
         return []
-    libraries = torchfiles.libraries_of(context, package)
     try:
+        libraries = torchfiles.libraries_of(context, package)
         found = torchfiles.architectures_of(context, libraries, hip=bool(facts["hip"]))
     except (OSError, NotElf) as error:
         errors.append(f"architectures: {error}")
