@@ -7,15 +7,18 @@ is a failure: a CI that lost its lab must not stay green.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Iterator
 
 import pytest
 
 from tests.lab import chrony
 from tests.lab.cluster import Cluster
+from tests.lab.command import Command, over_ssh
 from tests.lab.faults import Faults
 from tests.lab.requirements import missing
 from tests.lab.slurm import Slurm
+from tests.lab.training_env import TrainingEnvironment
 
 
 def _demand(*parts: str) -> None:
@@ -33,6 +36,7 @@ def cluster() -> Iterator[Cluster]:
     """Four healthy nodes with one training environment and an NVIDIA driver each."""
     _demand("cluster", "compiler")
     with Cluster(4) as cluster:
+        TrainingEnvironment(cluster).build()
         yield cluster
 
 
@@ -60,3 +64,15 @@ def slurm() -> Iterator[Slurm]:
         slurm = Slurm(cluster)
         slurm.start()
         yield slurm
+
+
+@pytest.fixture(scope="session")
+def training(cluster: Cluster) -> TrainingEnvironment:
+    """The training environment of `cluster`."""
+    return TrainingEnvironment(cluster)
+
+
+@pytest.fixture
+def envaudit(cluster: Cluster, tmp_path: Path) -> Command:
+    """The command over ssh to `cluster`, with a store of its own."""
+    return over_ssh(cluster, tmp_path)

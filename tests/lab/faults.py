@@ -89,7 +89,7 @@ class Faults:
         self._later(lambda: node.call("unbind", target=target))
 
     def python(self, name: str, script: str | None) -> None:
-        """On this node the shared environment's Python is a shell script, or with None missing.
+        """On this node the shared environment's Python is a bash script, or with None missing.
 
         The script finds the real interpreter of the environment as `"$REAL"`.
         """
@@ -102,7 +102,7 @@ class Faults:
             for alias in ("python", "python3"):
                 path = os.path.join(folder, alias)
                 with open(path, "w", encoding="utf-8") as stream:
-                    stream.write(f"#!/bin/sh\nREAL={shared}/real-python3\n{script}\n")
+                    stream.write(f"#!/bin/bash\nREAL={shared}/real-python3\n{script}\n")
                 os.chmod(path, 0o755)
         self.shown(name, folder, shared)
 

@@ -205,6 +205,13 @@ class Node:
         """Processes on the node that are not its own services: what a finished run left behind."""
         return [process for process in processes_in(self.pid) if not _is_service(process)]
 
+    def work_after(self, within_s: float) -> List[Process]:
+        """The `work` that is still there after at most this long; returns as soon as there is none."""
+        deadline = time.monotonic() + within_s
+        while (left := self.work()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return left
+
     def write(self, path: str, text: str | None) -> None:
         """Writes, or with None removes, a file that is the node's own (/etc, /run, /tmp)."""
         inside = f"/proc/{self.pid}/root{path}"

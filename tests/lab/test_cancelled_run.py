@@ -1,0 +1,94 @@
+"""A run that is cancelled, killed or too slow leaves nothing running on the nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cluster import Cluster
+from tests.lab.command import Command, over_ssh
+from tests.lab.faults import Faults
+
+pytestmark = pytest.mark.lab
+
+END_S = 5.0
+
+
+@pytest.fixture
+def busy(cluster: Cluster, faults: Faults) -> Faults:
+    """All nodes have an NVML that never answers, as after a GPU has fallen off the bus."""
+    for name in cluster.names:
+        faults.file(name, "/etc/fakenvml.conf", "return.nvmlInit = hang\n")
+    return faults
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name
+)
+def test_cancelled_snapshot_leaves_nothing_running(
+    cluster: Cluster, busy: Faults, envaudit: Command, number: signal.Signals
+) -> None:
+    """Ctrl-C, a polite end and kill -9 of the controller while all nodes work."""
+    process = envaudit.start("snapshot", "--nodes", "node[01-04]")
+    assert all(_probing(cluster, name) for name in cluster.names)
+    process.send_signal(number)
+    ended = envaudit.finish(process, 10.0)
+    assert (-9 if number == signal.SIGKILL else 130) == ended.code, ended
+    assert {name: [] for name in cluster.names} == {
+        name: cluster.node(name).work_after(END_S) for name in cluster.names
+    }
+
+
+def test_ctrl_c_stores_nothing(envaudit: Command, cluster: Cluster, busy: Faults) -> None:
+    """A cancelled snapshot is none; the store has no half of it."""
+    process = envaudit.start("snapshot", "--nodes", "node[01-04]", "--tag", "half")
+    assert _probing(cluster, "node01")
+    process.send_signal(signal.SIGINT)
+    ended = envaudit.finish(process, 10.0)
+    assert 130 == ended.code, ended
+    assert [] == sorted(path.name for path in envaudit.folder.rglob("*.json.gz"))
+    assert 2 == envaudit("show", "node01@half").code
+
+
+def test_hung_section_costs_the_section_not_the_node(cluster: Cluster, busy: Faults, tmp_path: Path) -> None:
+    """NVML that hangs is an error of the gpu section; everything else is read and compared."""
+    ended = over_ssh(cluster, tmp_path, timeout_s=5)("diff", "node[01-04]", "--format", "json")
+    assert 3 == ended.code, ended
+    assert {} == ended.envelope["missing"], ended
+    assert {"gpu"} == {finding["path"].partition("/")[0] for finding in ended.envelope["findings"]}, ended
+
+
+def test_timed_out_run_is_ended_on_the_node_too(cluster: Cluster, busy: Faults, tmp_path: Path) -> None:
+    """A probe that is stopped cannot end itself; what watches over it does, at the same timeout."""
+    envaudit = over_ssh(cluster, tmp_path, timeout_s=5)
+    process = envaudit.start("snapshot", "--nodes", "node01")
+    assert _probing(cluster, "node01")
+    stopped = _stop_youngest_but_the_watch(cluster, "node01")
+    ended = envaudit.finish(process, 20.0)
+    assert 3 == ended.code, ended
+    assert stopped
+    assert [] == cluster.node("node01").work_after(END_S)
+
+
+def _probing(cluster: Cluster, name: str) -> bool:
+    """Whether the node's Pythons have come to where they hang, within ten seconds."""
+    deadline = time.monotonic() + 10.0
+    while time.monotonic() < deadline:
+        # The watch, the probe, and the section that hangs.
+        if sum("python" in process.name for process in cluster.node(name).work()) >= 3:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _stop_youngest_but_the_watch(cluster: Cluster, name: str) -> bool:
+    """Stops every Python of the run but the oldest, which watches over the others."""
+    pythons = [process for process in cluster.node(name).work() if "python" in process.name]
+    others = sorted(pythons, key=lambda process: process.pid)[1:]
+    for process in others:
+        os.kill(process.pid, signal.SIGSTOP)
+    return bool(others)

@@ -1,0 +1,48 @@
+"""The time service's word about the clock, from real chronyd on every node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.lab import chrony
+from tests.lab.cluster import Cluster
+from tests.lab.command import drifted, over_ssh
+
+pytestmark = pytest.mark.lab
+
+ODD = "node02"
+
+
+def test_diff_of_nodes_that_follow_one_clock_passes(chrony_cluster: Cluster, tmp_path: Path) -> None:
+    """Offsets differ from node to node and from second to second; they are no drift."""
+    ended = over_ssh(chrony_cluster, tmp_path)("diff", "node[01-03]")
+    assert 0 == ended.code, ended
+
+
+def test_diff_with_an_unsynchronised_node_names_it(chrony_cluster: Cluster, tmp_path: Path) -> None:
+    """A chronyd without an answering source says offset 0.0, which must not read as good."""
+    subnet = chrony_cluster.node(ODD).place.address.rpartition(".")[0]
+    chrony.start_on(chrony_cluster, ODD, f"server {subnet}.99 iburst\n")
+    try:
+        ended = over_ssh(chrony_cluster, tmp_path)("diff", "node[01-03]", "--format", "json")
+    finally:
+        chrony.start_on(chrony_cluster, ODD, chrony.follow(chrony_cluster))
+        chrony.wait_synchronised(chrony_cluster, ODD)
+    assert 1 == ended.code, ended
+    found = drifted(ended)
+    assert ("clock/synchronised", (ODD,)) in found, ended
+    assert {"clock"} == {path.partition("/")[0] for path, _nodes in found}, ended
+
+
+def test_diff_with_a_stopped_time_service_names_it(chrony_cluster: Cluster, tmp_path: Path) -> None:
+    """No time service is a fact, and another one than its neighbours'."""
+    chrony.stop_on(chrony_cluster, ODD)
+    try:
+        ended = over_ssh(chrony_cluster, tmp_path)("diff", "node[01-03]", "--format", "json")
+    finally:
+        chrony.start_on(chrony_cluster, ODD, chrony.follow(chrony_cluster))
+        chrony.wait_synchronised(chrony_cluster, ODD)
+    assert 1 == ended.code, ended
+    assert ("clock/service", (ODD,)) in drifted(ended), ended
