@@ -18,7 +18,8 @@ from envaudit.errors import InputError, NeededError
 from envaudit.store.temporaries import remove_abandoned, temporary_name
 
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_CANNOT_SYNC_FOLDERS = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)
+# The last one: a folder that may be written but not listed.
+_CANNOT_SYNC_FOLDERS = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS, errno.EACCES)
 _MAX_NAMESAKES = 1000
 _CHUNK_BYTES = 1 << 20
 
@@ -144,14 +145,15 @@ def make_folder(path: str) -> None:
 
 def sync_folder(folder: str) -> None:
     """Make the names of a folder durable, where its file system can."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if error.errno not in _CANNOT_SYNC_FOLDERS:
             raise
-    finally:
-        os.close(descriptor)
 
 
 def open_regular(path: str, follow: bool = False) -> int:

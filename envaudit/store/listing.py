@@ -118,11 +118,18 @@ def scan(folder: str, tags_root: str) -> Scan:
         except FileNotFoundError:
             continue  # pruned since the folder was listed
         except InputError as error:
-            problems.append(Problem(path, str(error)))
+            problems.append(problem_of(path, error))
             continue
         tags = {tag: tuple(nodes) for tag, nodes in by_name.get(name, {}).items()}
         entries.append(_entry(name, head, tags))
     return Scan(entries, problems)
+
+
+def problem_of(path: str, error: InputError) -> Problem:
+    """A file that cannot be read as a problem: the error's text without the path it names."""
+    key_path = error.where.partition(": ")[2]
+    text = f"{key_path}: {error.what}" if key_path else error.what
+    return Problem(path, f"{text} ({error.why})" if error.why else text)
 
 
 def _entry(name: str, head: Mapping[str, Any], tags: Mapping[str, Tuple[str, ...]]) -> Entry:

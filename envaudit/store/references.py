@@ -77,7 +77,7 @@ def no_snapshot_of(snapshots: str, nodes: Iterable[str], known: Iterable[str]) -
         "no snapshot in the store",
         where=fold(gone),
         why=os.path.dirname(snapshots),
-        next_step=_suggest(gone[0], known) or "Run 'envaudit snapshot --nodes' for it first.",
+        next_step=suggest(gone[0], known) or "Run 'envaudit snapshot --nodes' for it first.",
     )
 
 
@@ -92,14 +92,14 @@ def _locate_tag(tags: str, nodes: Sequence[str], tag: str) -> Dict[str, str]:
         raise UsageError(
             f"no tag '{tag}' in the store",
             why=os.path.dirname(tags),
-            next_step=_suggest(tag, [*known, LATEST])
+            next_step=suggest(tag, [*known, LATEST])
             or (f"Its tags are {', '.join(known[:8])}." if known else "It has no tags yet, only 'latest'."),
         )
     raise UsageError(
         f"no tag '{tag}' on this node",
         where=fold(gone),
         why=f"{fold(tagged)} have it" if len(tagged) > 1 else f"{tagged[0]} has it",
-        next_step=_suggest(gone[0], tagged),
+        next_step=suggest(gone[0], tagged),
     )
 
 
@@ -131,7 +131,8 @@ def _locate_newest(
     )
 
 
-def _suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
+    """A sentence that names what was probably meant, or nothing."""
     near: List[str] = difflib.get_close_matches(name, list(known), n=1)
     return f"Did you mean '{near[0]}'?" if near else ""
 

@@ -21,7 +21,7 @@ DIGEST_DIGITS = 8
 MAX_TEXT_BYTES = 1 << 30
 MAX_HEAD_BYTES = 16 << 20
 
-# Equal nodes deflate to 1/200 at most; deflate itself reaches 1/1032, which only a bomb needs.
+# 20,000 equal nodes deflate to 1/120; deflate itself reaches 1/1032, which only a bomb needs.
 MAX_RATIO = 600
 _RATIO_FREE_BYTES = 64 << 20
 
@@ -33,6 +33,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 # zlib's window bits: 15 for the largest window, 16 more for a gzip header and CRC.
 _GZIP_WBITS = 31
 _CHUNK_BYTES = 256 * 1024
+# The head of a few nodes lies within the first of these.
+_HEAD_CHUNK_BYTES = 4096
 _WRITE_ONE = "Give a file written by 'envaudit snapshot'."
 
 
@@ -137,15 +139,17 @@ def unreadable(path: str, error: OSError) -> InputError:
 
 def _first_line(stream: BinaryIO, path: str) -> bytes:
     inflater = zlib.decompressobj(_GZIP_WBITS)
-    line = b""
-    while b"\n" not in line:
-        chunk = inflater.unconsumed_tail or stream.read(_CHUNK_BYTES)
+    line, end = bytearray(), -1
+    while end < 0:
+        chunk = inflater.unconsumed_tail or stream.read(_HEAD_CHUNK_BYTES)
         if not chunk or inflater.eof:
             raise InputError("the file is empty or cut short", where=path, next_step=_WRITE_ONE)
-        line += _step(inflater, chunk, path)
-        if len(line) > MAX_HEAD_BYTES + _CHUNK_BYTES:
+        part = _step(inflater, chunk, path, _HEAD_CHUNK_BYTES)
+        end = part.find(b"\n")
+        line += part if end < 0 else part[: end + 1]
+        if len(line) > MAX_HEAD_BYTES:
             raise InputError(f"its head is longer than {MAX_HEAD_BYTES} bytes", where=path)
-    return line[: line.index(b"\n") + 1]
+    return bytes(line)
 
 
 def _read_plain(start: bytes, stream: BinaryIO, path: str) -> bytes:
@@ -165,7 +169,7 @@ def _inflate(start: bytes, stream: BinaryIO, path: str) -> bytes:
     while not inflater.eof:
         if not chunk:
             raise InputError("the file is cut short", where=path, next_step=_WRITE_ONE)
-        parts.append(_step(inflater, chunk, path))
+        parts.append(_step(inflater, chunk, path, _CHUNK_BYTES))
         text_bytes += len(parts[-1])
         if text_bytes > MAX_TEXT_BYTES:
             raise InputError(f"inflates to more than {MAX_TEXT_BYTES} bytes", where=path)
@@ -180,9 +184,9 @@ def _inflate(start: bytes, stream: BinaryIO, path: str) -> bytes:
     return b"".join(parts)
 
 
-def _step(inflater: Any, chunk: bytes, path: str) -> bytes:
+def _step(inflater: Any, chunk: bytes, path: str, most_bytes: int) -> bytes:
     try:
-        return inflater.decompress(chunk, _CHUNK_BYTES)  # type: ignore[no-any-return]
+        return inflater.decompress(chunk, most_bytes)  # type: ignore[no-any-return]
     except zlib.error as error:
         raise InputError("not a whole gzip file", where=path, why=str(error), next_step=_WRITE_ONE) from None
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import Dict, List, Sequence
 
-from envaudit.errors import InputError
+from envaudit.errors import InputError, UsageError
 from envaudit.model.codec import encode_snapshot
 from envaudit.model.fingerprint import Fingerprint, Snapshot
+from envaudit.model.nodeset import fold
 from envaudit.store.files import make_folder, publish
 from envaudit.store.listing import Entry, Scan, scan
-from envaudit.store.references import locate, no_snapshot_of
+from envaudit.store.references import locate, no_snapshot_of, suggest
 from envaudit.store.snapshot_file import (
     EXTENSION,
     decode_document,
@@ -123,7 +124,9 @@ class Store:
         held = decode_document(document, path).by_node
         strangers = [node for node in nodes if node not in held]
         if strangers:
-            no_snapshot_of(self._snapshots, strangers, held)
+            raise UsageError(
+                f"not in the snapshot {name}", where=fold(strangers), next_step=suggest(strangers[0], held)
+            )
         match = parse_name(name)
         assert match is not None
         stem = f"{match['stamp']}-{match['host']}-{match['digest']}"

@@ -65,7 +65,11 @@ def abandoned(folder: str, now_s: Optional[float] = None) -> List[str]:
 
 def remove_abandoned(folder: str) -> None:
     """Remove the temporary files of writers that are gone; what may not be removed stays."""
-    for name in abandoned(folder):
+    try:
+        names = abandoned(folder)
+    except OSError:
+        return  # a folder that may be written but not listed
+    for name in names:
         try:
             os.unlink(os.path.join(folder, name))
         except OSError:

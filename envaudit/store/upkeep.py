@@ -7,7 +7,7 @@ from typing import Dict, List, Set
 
 from envaudit.errors import InputError, UsageError
 from envaudit.store.files import hide, restore, sync_folder, write_failure
-from envaudit.store.listing import Entry, scan, snapshot_names
+from envaudit.store.listing import Entry, problem_of, scan, snapshot_names
 from envaudit.store.snapshot_file import (
     decode_document,
     digest8,
@@ -18,7 +18,7 @@ from envaudit.store.snapshot_file import (
     unreadable,
 )
 from envaudit.store.tags import Problem, read_all, tags_of_snapshot
-from envaudit.store.temporaries import abandoned
+from envaudit.store.temporaries import abandoned, remove_abandoned
 
 
 def verify(snapshots: str, tags: str) -> List[Problem]:
@@ -39,7 +39,7 @@ def verify(snapshots: str, tags: str) -> List[Problem]:
         except FileNotFoundError:
             continue  # pruned since the folder was listed
         except InputError as error:
-            problems.append(Problem(os.path.join(snapshots, name), _without_where(error)))
+            problems.append(problem_of(os.path.join(snapshots, name), error))
     table = read_all(tags)
     problems += table.problems
     for tag, rows in table.tags.items():
@@ -84,6 +84,8 @@ def prune(snapshots: str, tags: str, keep: int) -> List[str]:
     removed = [entry.name for entry in _unneeded(found.entries, keep) if _remove(snapshots, tags, entry)]
     if removed:
         sync_folder(snapshots)
+    remove_abandoned(snapshots)
+    remove_abandoned(tags)
     return removed
 
 
@@ -151,10 +153,3 @@ def _leftovers(folder: str) -> List[Problem]:
         Problem(os.path.join(folder, name), "left by a writer that ended; the next writer removes it")
         for name in names
     ]
-
-
-def _without_where(error: InputError) -> str:
-    """The error's text, whose place is already the problem's path."""
-    key_path = error.where.partition(": ")[2]
-    text = f"{key_path}: {error.what}" if key_path else error.what
-    return f"{text} ({error.why})" if error.why else text

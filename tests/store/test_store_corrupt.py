@@ -253,9 +253,8 @@ def test_file_that_inflates_without_end_is_refused(store: Store) -> None:
     with pytest.raises(InputError, match=f"{name}: inflates to more than 600 times its size"):
         store.load(name)
     _path(store, name).write_bytes(_bomb(b'{"head":{', 64 << 20))
-    assert ["its head is longer than 16777216 bytes"] == [
-        problem.text.split(": ")[1].rstrip(".") for problem in store.scan().problems
-    ]
+    (problem,) = store.scan().problems
+    assert "its head is longer than 16777216 bytes" == problem.text
 
 
 def test_plain_file_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

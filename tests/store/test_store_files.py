@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import tempfile
 import threading
 from pathlib import Path
 
@@ -127,3 +128,18 @@ def test_publish_whose_link_was_made_but_not_answered_is_done(tmp_path: Path) ->
     (tmp_path / "a.x").write_bytes(b"1")
     assert "a.x" == files.publish(str(tmp_path), "a", ".x", b"1")
     assert ["a.x"] == os.listdir(tmp_path)
+
+
+def test_atomic_write_into_a_folder_that_may_not_be_listed_is_done() -> None:
+    """A drop box: files may be put there, but nobody sees which."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o333)
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            atomic_write(os.path.join(folder, "report.json"), b"1")
+        finally:
+            os.seteuid(user)
+            os.chmod(folder, 0o755)
+        assert ["report.json"] == os.listdir(folder)

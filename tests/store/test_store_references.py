@@ -190,7 +190,7 @@ def test_tag_of_the_right_shape_is_kept(filled: Store, tag: str) -> None:
 def test_tag_for_a_node_that_the_snapshot_lacks_is_refused(filled: Store) -> None:
     """A tag never promises what its snapshot does not hold."""
     newest = filled.entries()[-1].name
-    with pytest.raises(UsageError, match=r"^node01: no snapshot"):
+    with pytest.raises(UsageError, match=r"^node01: not in the snapshot .* Did you mean 'node02'"):
         filled.tag("good", "node01", newest)
     assert 10 == value_of(filled, "node01", "good")
 
