@@ -16,7 +16,7 @@ PACKAGE_MAPS: Tuple[Tuple[str, ...], ...] = (("conda", "packages"), ("packages",
 LOCAL = "local"
 
 # Cause before symptom; fields that are not named stand between the two lists.
-_FIRST = ("version", "build", "build_string", "build_number", "channel")
+_FIRST = ("version", "build", "build_number", "channel")
 _LAST = ("url", "md5", "sha256")
 
 

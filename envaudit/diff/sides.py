@@ -44,9 +44,14 @@ class Side(NamedTuple):
         return (self.state, text)
 
     def child(self, name: str) -> Side:
-        """What these nodes say of a key inside the map at this path."""
+        """What these nodes say of a key inside the map at this path.
+
+        In a section that was read in part, null is no answer either.
+        """
         if isinstance(self.value, dict) and name in self.value:
-            return self._replace(value=self.value[name])
+            value = self.value[name]
+            if value is not None or self.lacks != NOT_READ:
+                return self._replace(value=value)
         if self.state == "present" and self.lacks:
             return Side(self.nodes, "unknown", None, self.lacks, self.lacks_silent)
         if self.state == "present":

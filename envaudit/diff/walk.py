@@ -9,7 +9,7 @@ from envaudit.diff import launch, packages
 from envaudit.diff.paths import PathFilter
 from envaudit.diff.sides import Side, alike, merged, split
 from envaudit.model.canonical import Fact
-from envaudit.model.drift import Drift, Group, join_path
+from envaudit.model.drift import Drift, Group, join_path, split_path
 
 # From the groups whose value is known, the reference group's nodes and the basis.
 Choose = Callable[[Sequence[Group]], Tuple[Tuple[str, ...], str]]
@@ -162,12 +162,12 @@ def _bare(side: Side) -> Side:
 
 
 def _brief(path: str, value: Fact) -> Fact:
-    """The value where presence is the difference: sections and maps of maps are not repeated whole."""
-    if isinstance(value, dict) and (
-        "/" not in path or any(isinstance(item, dict) for item in value.values())
-    ):
-        return None
-    return value
+    """The value where presence is the difference: only small maps are repeated, not whole sections."""
+    segments = split_path(path)
+    if not isinstance(value, dict) or packages.is_package(segments):
+        return value
+    is_small = len(segments) > 1 and not any(isinstance(item, dict) for item in value.values())
+    return value if is_small else None
 
 
 def _ordered(view: View, sides: Sequence[Side]) -> Tuple[str, ...]:

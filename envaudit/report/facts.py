@@ -16,6 +16,10 @@ _VALUE_CHARACTERS = 100
 # A column of labels is not made wider than this for the sake of one long path.
 _LABEL_CHARACTERS = 48
 
+# Keys of a small map whose value needs no name before it, and those that few readers want to see.
+_SPEAKING = ("version", "value")
+_HASHES = ("md5", "sha256")
+
 
 class Row(NamedTuple):
     """One fact on its way to a line; `style` as in `lines.STYLES`."""
@@ -59,25 +63,25 @@ def _section_rows(section: Section, verbose: bool) -> Iterator[Row]:
     for error in section.errors:
         yield Row(section.name, printable(error), "warning")
     for key in sorted(section.facts):
-        for label, text in _pairs((section.name, key), section.facts[key]):
+        for label, text in _pairs((section.name, key), section.facts[key], verbose):
             yield Row(label, text)
     if verbose:
         for key in sorted(section.notes):
-            for label, text in _pairs((section.name, key), section.notes[key]):
+            for label, text in _pairs((section.name, key), section.notes[key], verbose):
                 yield Row(label, text, "dim")
 
 
-def _pairs(segments: Tuple[str, ...], value: Fact) -> Iterator[Tuple[str, str]]:
+def _pairs(segments: Tuple[str, ...], value: Fact, verbose: bool) -> Iterator[Tuple[str, str]]:
     """The leaves of a map, each with its path; a map without maps inside is one leaf."""
     label = printable(join_path(*segments))
     if isinstance(value, dict) and value and (len(segments) < 3 or _holds_maps(value)):
         for key in sorted(value):
-            yield from _pairs((*segments, key), value[key])
+            yield from _pairs((*segments, key), value[key], verbose)
     elif isinstance(value, dict) and value:
-        yield label, _flat(value)
+        yield label, _flat(value, verbose)
     elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
         for place, item in enumerate(value):
-            yield f"{label}[{place}]", _flat(item) if isinstance(item, dict) else value_text(item)
+            yield f"{label}[{place}]", _flat(item, verbose) if isinstance(item, dict) else value_text(item)
     elif isinstance(value, list) and value:
         yield label, ", ".join(value_text(item) for item in value)
     elif isinstance(value, (list, dict)):
@@ -90,10 +94,11 @@ def _holds_maps(value: Mapping[str, Fact]) -> bool:
     return any(isinstance(item, dict) and item for item in value.values())
 
 
-def _flat(value: Mapping[str, Fact]) -> str:
-    """A small map in one line, its version first."""
-    keys = sorted(value, key=lambda key: (key != "version", key))
+def _flat(value: Mapping[str, Fact], verbose: bool) -> str:
+    """A small map in one line: what speaks for itself first, hashes only when asked for."""
+    keys = sorted(value, key=lambda key: (key not in _SPEAKING, key))
     return ", ".join(
-        value_text(value[key]) if key == "version" else f"{printable(key)} {value_text(value[key])}"
+        value_text(value[key]) if key in _SPEAKING else f"{printable(key)} {value_text(value[key])}"
         for key in keys
+        if verbose or key not in _HASHES
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding
@@ -77,6 +77,7 @@ def _block(nodes: Tuple[str, ...], findings: Sequence[Finding], basis: str, verb
     rows = [row for finding in findings for row in _rows(finding, basis, verbose)]
     label_width = max((len(row.label) for row in rows if row.cells), default=0)
     cell_width = max((len(row.cells[0]) for row in rows if row.cells), default=0)
+    second_width = max((len(row.cells[1]) for row in rows if row.tail and row.cells), default=0)
     if any(row.cells and not row.arrow for row in rows):
         # Two nodes side by side without a reference: their names are the heads of the columns.
         heads = [printable(node) for node in nodes]
@@ -86,15 +87,16 @@ def _block(nodes: Tuple[str, ...], findings: Sequence[Finding], basis: str, verb
     else:
         lines = [line(Span(printable(fold(nodes)) or "this run", "head"))]
     for row in rows:
-        lines += _row_lines(row, label_width, cell_width)
+        lines += _row_lines(row, label_width, (cell_width, second_width))
     return lines
 
 
-def _row_lines(row: Row, label_width: int, cell_width: int) -> List[Line]:
+def _row_lines(row: Row, label_width: int, widths: Tuple[int, int]) -> List[Line]:
     spans = [Span(row.lead, row.severity)]
     if row.cells:
         between = "  →  " if row.arrow else "  "
-        cells = between.join([f"{row.cells[0]:<{cell_width}}", *row.cells[1:]])
+        second = f"{row.cells[1]:<{widths[1]}}" if row.tail else row.cells[1]
+        cells = f"{row.cells[0]:<{widths[0]}}{between}{second}"
         spans.append(Span(f"{row.label:<{label_width}}  {cells}"))
     else:
         spans.append(Span(row.label))
@@ -103,24 +105,37 @@ def _row_lines(row: Row, label_width: int, cell_width: int) -> List[Line]:
     return [tuple(spans), *(line(_INDENT, Span(text, "dim")) for text in row.below)]
 
 
-def _rows(finding: Finding, basis: str, verbose: bool) -> Iterator[Row]:
+def _rows(finding: Finding, shared: str, verbose: bool) -> Iterator[Row]:
     lead = f"  {LETTERS[finding.severity]} {finding.rule}  "
-    notes = tuple(printable(text) for text in (*finding.evidence, finding.hint) if text)
+    limit = None if verbose else _FOLDED_LINES
+    notes = tuple(printable(text) for text in (*_first(finding.evidence, limit), finding.hint) if text)
     comparable = [drift for drift in finding.drifts if drift.kind != "unknown"]
     if len(comparable) == 1:
-        rows = _drift_rows(comparable[0], finding.nodes, "", basis, verbose)
+        rows = _drift_rows(comparable[0], finding.nodes, "", shared, verbose)
         rows[0] = rows[0]._replace(lead=lead, severity=finding.severity)
         if not finding.message.startswith(comparable[0].path):
             notes = (printable(finding.message), *notes)
         rows[-1] = rows[-1]._replace(below=(*rows[-1].below, *notes))
         yield from rows
         return
-    yield Row(lead, finding.severity, printable(finding.message), below=notes)
-    shown = comparable if verbose else comparable[:_FOLDED_LINES]
-    for drift in shown:
-        yield from _drift_rows(drift, finding.nodes, finding.path, basis, verbose)
-    if len(shown) < len(comparable):
-        yield Row(_INDENT, "", f"{len(comparable) - len(shown)} more (--verbose)")
+    tail = ""
+    if len({drift.basis for drift in comparable}) == 1 and comparable[0].basis != shared:
+        tail, shared = _basis_text(comparable[0]), comparable[0].basis
+    yield Row(lead, finding.severity, printable(finding.message), tail=tail, below=notes)
+    for drift in comparable[:limit]:
+        yield from _drift_rows(drift, finding.nodes, finding.path, shared, verbose)
+    if len(comparable) > len(comparable[:limit]):
+        yield Row(_INDENT, "", _more(len(comparable) - len(comparable[:limit])))
+
+
+def _first(texts: Tuple[str, ...], limit: Optional[int]) -> Tuple[str, ...]:
+    """The first texts, and how many are left."""
+    rest = len(texts) - len(texts[:limit])
+    return (*texts[:limit], _more(rest)) if rest else texts
+
+
+def _more(rest: int) -> str:
+    return f"{rest} more (--verbose)"
 
 
 def _drift_rows(drift: Drift, nodes: Tuple[str, ...], above: str, shared: str, verbose: bool) -> List[Row]:
@@ -136,8 +151,7 @@ def _drift_rows(drift: Drift, nodes: Tuple[str, ...], above: str, shared: str, v
     known = known_groups(drift)
     are_columns = len(nodes) == 2 and nodes == tuple(node for group in known for node in group.nodes)
     is_pair = len(known) == 2 and (bool(drift.reference) or are_columns)
-    basis = "no reference" if drift.basis == "none" else drift.basis
-    tail = basis if drift.basis != shared or not is_pair else ""
+    tail = _basis_text(drift) if drift.basis != shared or not is_pair else ""
     rows = []
     for path, texts in differences(drift, 0 if verbose else _VALUE_CHARACTERS):
         within = path[len(above) + 1 :] if above and path.startswith(f"{above}/") else path
@@ -152,3 +166,7 @@ def _drift_rows(drift: Drift, nodes: Tuple[str, ...], above: str, shared: str, v
             )
             rows.append(Row(_INDENT, "", label, tail=tail, below=below))
     return rows
+
+
+def _basis_text(drift: Drift) -> str:
+    return "no reference" if drift.basis == "none" else drift.basis

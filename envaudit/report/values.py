@@ -53,8 +53,10 @@ def value_text(value: Fact) -> str:
     if isinstance(value, str):
         return printable(value) if value and value == value.strip() else f'"{printable(value)}"'
     if isinstance(value, dict) and isinstance(value.get("version"), str):
-        named = [value["version"], value.get("build") or value.get("build_string")]
+        named = [value["version"], value.get("build")]
         return printable(" ".join(part for part in named if isinstance(part, str)))
+    if isinstance(value, dict) and isinstance(value.get("value"), str):
+        return value_text(value["value"])
     if isinstance(value, (dict, list)):
         return printable(canonical_json(value))
     return canonical_json(value)

@@ -29,22 +29,42 @@ _PLURALS = {
 )
 def facts_differ(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """One finding a drift; many drifts of one section on the same nodes are one finding."""
+    differing = [drift for drift in evidence.drifts if drift.kind != "unknown"]
+    echoes = _echoes(differing)
+    echoed = set(echoes.values())
     families: Dict[Tuple[Tuple[str, ...], str], List[Drift]] = {}
-    for drift in evidence.drifts:
-        if drift.kind != "unknown":
+    for drift in differing:
+        if drift.path not in echoed:
             families.setdefault((drift.outliers, drift.section), []).append(drift)
     for (outliers, _), drifts in families.items():
         if len(drifts) >= FOLD_FROM:
             yield _folded(outliers, drifts)
         else:
             for drift in drifts:
+                echo = echoes.get(drift.path)
                 yield Found(
                     message=f"{drift.path} {_VERBS[_direction(drift)]}",
                     nodes=outliers,
                     path=drift.path,
-                    evidence=_not_known(drifts),
+                    evidence=((f"likewise {echo}",) if echo else ()) + _not_known(drifts),
                     drifts=(drift,),
                 )
+
+
+def _echoes(drifts: Sequence[Drift]) -> Dict[str, str]:
+    """Paths of conda packages to those of the distributions inside them that differ likewise.
+
+    A conda package of Python code is a distribution too: one cause, seen from two sides.
+    """
+    inside = {(drift.path, drift.outliers): drift for drift in drifts if drift.section == "packages"}
+    echoes = {}
+    for drift in drifts:
+        if drift.path.startswith("conda/packages/"):
+            path = f"packages/distributions/{drift.path[len('conda/packages/') :]}"
+            echo = inside.get((path, drift.outliers))
+            if echo is not None and echo.kind == drift.kind:
+                echoes[drift.path] = path
+    return echoes
 
 
 def _folded(outliers: Tuple[str, ...], drifts: Sequence[Drift]) -> Found:

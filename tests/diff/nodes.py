@@ -34,19 +34,22 @@ def training_node(
     nccl: str = "2.21.5",
     algo: Optional[str] = "Ring",
     vbios: str = "96.00.89.00.01",
-    packages: Optional[Dict[str, Dict[str, str]]] = None,
+    conda_packages: Optional[Dict[str, Dict[str, str]]] = None,
     **sections: Union[Dict[str, Any], Section],
 ) -> Fingerprint:
     """A healthy node; arguments make it another one, whole sections may be replaced."""
-    gpu = {"product": "NVIDIA H100 80GB HBM3", "memory_mib": 81559, "vbios": vbios}
+    nccl_settings = {} if algo is None else {"NCCL_ALGO": {"value": algo, "origin": "environment"}}
+    conda = {"numpy": package("1.26.4"), "pytorch": package("2.4.1"), **(conda_packages or {})}
+    each = {"product": "NVIDIA H100 80GB HBM3", "memory_bytes": 85520809984, "vbios": vbios}
+    visible = {"count": 2, "form": "all"}
     whole: Dict[str, Union[Dict[str, Any], Section]] = {
         "host": {"launch": launch, "kernel": "6.8.0-45-generic"},
-        "conda": {"packages": {"numpy": package("1.26.4"), "pytorch": package("2.4.1"), **(packages or {})}},
+        "conda": {"packages": conda},
         "packages": {"distributions": {"triton": {"version": "3.0.0", "installer": "pip"}}},
-        "torch": {"version": "2.4.1", "cuda": "12.4"},
+        "torch": {"version": "2.4.1", "cuda": "12.4", "architectures": ["sm_80", "sm_90"]},
         "libraries": {"nccl": {"version": nccl, "origin": "env"}},
-        "gpu": {"driver": driver, "gpus": [dict(gpu), dict(gpu)], "visible": {"count": 2}},
-        "env": {"NCCL_ALGO": algo} if algo is not None else {},
+        "gpu": {"driver": driver, "count": 2, "each": each, "devices": {}, "visible": visible},
+        "env": {"nccl": nccl_settings, "variables": {"OMP_NUM_THREADS": "8"}},
     }
     whole.update(sections)
     return fingerprint(node, **whole)

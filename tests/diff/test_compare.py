@@ -10,6 +10,8 @@ from envaudit.errors import UsageError
 from envaudit.model import Drift, Group, Section
 from tests.diff.nodes import fingerprint, training_node
 
+RING = {"value": "Ring", "origin": "environment"}
+
 
 def test_compare_equal_nodes_gives_no_drift() -> None:
     """Healthy nodes that are alike raise nothing."""
@@ -62,8 +64,8 @@ def test_compare_fact_that_one_node_lacks_is_missing_there() -> None:
     """The reference has it, the other does not."""
     nodes = [training_node("a"), training_node("b"), training_node("c", algo=None)]
     (drift,) = compare(nodes)
-    assert ("env/NCCL_ALGO", "missing") == (drift.path, drift.kind)
-    assert (Group("Ring", ("a", "b")), Group(None, ("c",), "absent")) == drift.groups
+    assert ("env/nccl/NCCL_ALGO", "missing") == (drift.path, drift.kind)
+    assert (Group(RING, ("a", "b")), Group(None, ("c",), "absent")) == drift.groups
 
 
 def test_compare_fact_that_only_one_node_has_is_extra_there() -> None:
@@ -71,7 +73,7 @@ def test_compare_fact_that_only_one_node_has_is_extra_there() -> None:
     nodes = [training_node("a", algo=None), training_node("b", algo=None), training_node("c")]
     (drift,) = compare(nodes)
     assert ("extra", ("a", "b")) == (drift.kind, drift.reference)
-    assert (Group(None, ("a", "b"), "absent"), Group("Ring", ("c",))) == drift.groups
+    assert (Group(None, ("a", "b"), "absent"), Group(RING, ("c",))) == drift.groups
 
 
 def test_compare_presence_that_differs_on_a_tie_is_missing() -> None:
@@ -95,9 +97,10 @@ def test_compare_values_of_other_types_differ(one: object, other: object) -> Non
 
 def test_compare_lists_are_whole_values() -> None:
     """A list is one value: an entry has no name to be paired by."""
-    (drift,) = compare([training_node("a"), training_node("b", vbios="96.00.89.00.02")])
-    assert "gpu/gpus" == drift.path
-    assert 2 == len(drift.groups[0].value)  # type: ignore[arg-type]
+    older = {"version": "2.4.1", "cuda": "12.4", "architectures": ["sm_80"]}
+    (drift,) = compare([training_node("a"), training_node("b", torch=older)])
+    assert "torch/architectures" == drift.path
+    assert [["sm_80", "sm_90"], ["sm_80"]] == [group.value for group in drift.groups]
 
 
 def test_compare_keys_with_slashes_are_escaped() -> None:
@@ -156,6 +159,14 @@ def test_compare_partial_section_lacks_nothing_but_differs_where_read() -> None:
     partial = Section("torch", 1, "partial", {"version": "2.3.0"}, errors=("cuda: permission denied",))
     (drift,) = compare([training_node("a"), training_node("b"), training_node("c", torch=partial)])
     assert ("torch/version", ("c",)) == (drift.path, drift.outliers)
+
+
+def test_compare_null_of_a_partial_section_is_unknown() -> None:
+    """Where something could not be read, null may be what stands in its place."""
+    partial = Section(
+        "torch", 1, "partial", {"version": None, "cuda": "12.4"}, errors=("version: not readable",)
+    )
+    assert () == compare([training_node("a"), training_node("b"), training_node("c", torch=partial)])
 
 
 def test_compare_section_that_was_not_asked_is_unknown() -> None:

@@ -31,7 +31,11 @@ def test_compare_variables_within_one_launch_are_drift_beside_another() -> None:
     """Nodes of one launch are held against each other, whatever else is there."""
     nodes = [training_node("a"), training_node("b"), training_node("c", algo="Tree")]
     changed, unknown = compare([*nodes, training_node("d", launch="slurm", algo=None)])
-    assert ("env/NCCL_ALGO", "majority 2/3", ("c",)) == (changed.path, changed.basis, changed.outliers)
+    assert ("env/nccl/NCCL_ALGO/value", "majority 2/3", ("c",)) == (
+        changed.path,
+        changed.basis,
+        changed.outliers,
+    )
     assert Group(None, ("d",), "unknown", "other launch: slurm") == changed.groups[-1]
     assert ("env", "unknown") == (unknown.path, unknown.kind)
 

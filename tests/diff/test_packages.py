@@ -84,6 +84,15 @@ def test_package_that_one_node_lacks_is_one_drift_with_its_version() -> None:
     assert package("1") == drift.groups[0].value
 
 
+def test_package_with_maps_inside_is_missing_with_its_version_too() -> None:
+    """A direct URL makes it no less a package."""
+    fields = {"version": "1", "direct_url": {"url": "https://example.org/x.git", "commit": "1afe8c1a"}}
+    nodes = [fingerprint("a", packages={"distributions": {"x": fields}}), fingerprint("b", packages={})]
+    assert [None] == [drift.groups[0].value for drift in compare(nodes)]
+    nodes[1] = fingerprint("b", packages={"distributions": {}})
+    assert [fields] == [drift.groups[0].value for drift in compare(nodes)]
+
+
 def test_package_that_one_node_lacks_is_compared_on_the_others() -> None:
     """Presence and version are two differences."""
     versions = {"a": {"numpy": package("1")}, "b": {"numpy": package("2")}, "c": {}}

@@ -62,7 +62,10 @@ def test_reference_without_the_fact_makes_it_extra() -> None:
     """Kinds are seen from the reference, whatever the numbers say."""
     (drift,) = against_good({"a": training_node("a", algo=None)}, {"a": training_node("a")})
     assert "extra" == drift.kind
-    assert (Group(None, ("a@good",), "absent"), Group("Ring", ("a",))) == drift.groups
+    assert (
+        Group(None, ("a@good",), "absent"),
+        Group({"value": "Ring", "origin": "environment"}, ("a",)),
+    ) == drift.groups
 
 
 def test_reference_with_the_fact_makes_it_missing() -> None:

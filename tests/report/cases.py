@@ -102,7 +102,12 @@ def shown(verbose: bool) -> Report:
             "gpu",
             1,
             "ok",
-            {"driver": "550.54.15", "gpus": [{"memory_mib": 81559, "ecc": True}], "nics": [], "mig": None},
+            {
+                "driver": "550.54.15",
+                "cards": [{"memory_bytes": 85520809984, "ecc": True}],
+                "nics": [],
+                "mig": None,
+            },
             {"temperatures_c": [41], "serials": {"0": "1320223000001"}},
         ),
         python={
@@ -166,6 +171,11 @@ def gate() -> Report:
     )
 
 
+def ports(*mtus: int) -> Dict[str, Any]:
+    """A section that holds a table: one row a port, by its place."""
+    return {"ports": [{"driver": "mlx5_core", "mtu": mtu, "speed_mbps": 400000} for mtu in mtus]}
+
+
 FORTY = {f"p{number:02d}": package("1.0") for number in range(40)}
 LONG_PATH = "/opt/envs/train/lib:" * 8
 
@@ -178,19 +188,22 @@ CASES: Dict[str, Report] = {
         ]
     ),
     "two_nodes": compared([*nodes(1, 1), training_node("node02", nccl="2.20.5", algo="Tree")]),
-    "two_nodes_many_packages": compared([*nodes(1, 1), *nodes(2, 2, packages=FORTY)]),
+    "two_nodes_many_packages": compared([*nodes(1, 1), *nodes(2, 2, conda_packages=FORTY)]),
     "tie": compared([*nodes(1, 2), *nodes(3, 4, nccl="2.20.5")]),
     "three_values": compared([*nodes(1, 5), *nodes(6, 7, nccl="2.20.5"), *nodes(8, 8, libraries={})]),
     "two_references": compared(
         [*nodes(1, 3), *nodes(4, 4, nccl="2.20.5"), *nodes(5, 5, driver="550.54.14")],
     ),
-    "many_packages": compared([*nodes(1, 4), *nodes(5, 5, packages=FORTY)]),
-    "many_packages_verbose": compared([*nodes(1, 4), *nodes(5, 5, packages=FORTY)], verbose=True),
+    "many_packages": compared([*nodes(1, 4), *nodes(5, 5, conda_packages=FORTY)]),
+    "many_packages_verbose": compared([*nodes(1, 4), *nodes(5, 5, conda_packages=FORTY)], verbose=True),
     "long_values": compared(
         [*nodes(1, 2, algo=f"{LONG_PATH}/a:{LONG_PATH}"), *nodes(3, 3, algo=f"{LONG_PATH}/b:{LONG_PATH}")]
     ),
-    "gpus_of_another_number": compared(
-        [*nodes(1, 2), *nodes(3, 3, gpu={"driver": "550.54.15", "gpus": [{}]})]
+    "table_with_another_cell": compared(
+        [*nodes(1, 2, network=ports(9000, 9000, 1500)), *nodes(3, 3, network=ports(1500, 1500, 1500))]
+    ),
+    "table_of_another_length": compared(
+        [*nodes(1, 2, network=ports(9000, 9000)), *nodes(3, 3, network=ports(9000))]
     ),
     "node_missing": compared(nodes(1, 10), {"node11": DOWN}),
     "node_missing_and_outlier": compared([*nodes(1, 9), *nodes(10, 10, nccl="2.20.5")], {"node11": DOWN}),

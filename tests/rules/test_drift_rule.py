@@ -40,12 +40,12 @@ def test_drift_rule_driver_library_build_and_variable_are_four_findings() -> Non
         driver="550.54.14",
         nccl="2.20.5",
         algo="Tree",
-        packages={"numpy": package("1.26.4", "py311_1")},
+        conda_packages={"numpy": package("1.26.4", "py311_1")},
     )
     found = findings([*HEALTHY, strange])
     assert [
         "conda/packages/numpy/build",
-        "env/NCCL_ALGO",
+        "env/nccl/NCCL_ALGO/value",
         "gpu/driver",
         "libraries/nccl/version",
     ] == [finding.path for finding in found]
@@ -56,17 +56,17 @@ def test_drift_rule_missing_and_extra_facts_are_named_so() -> None:
     """The reader sees which way it differs."""
     messages = [
         findings([*HEALTHY, training_node("node05", algo=None)])[0].message,
-        findings([*HEALTHY, training_node("node05", packages={"scipy": package("1")})])[0].message,
+        findings([*HEALTHY, training_node("node05", conda_packages={"scipy": package("1")})])[0].message,
     ]
-    assert ["env/NCCL_ALGO is missing", "conda/packages/scipy is extra"] == messages
+    assert ["env/nccl/NCCL_ALGO is missing", "conda/packages/scipy is extra"] == messages
     (finding,) = findings([HEALTHY[0], training_node("node05", algo=None)])
-    assert "env/NCCL_ALGO is on some nodes only" == finding.message
+    assert "env/nccl/NCCL_ALGO is on some nodes only" == finding.message
 
 
 def test_drift_rule_many_packages_of_one_node_are_one_finding() -> None:
     """Forty packages of one node have one cause."""
     more = {f"p{number}": package("1") for number in range(40)}
-    (finding,) = findings([*HEALTHY, training_node("node05", packages=more)])
+    (finding,) = findings([*HEALTHY, training_node("node05", conda_packages=more)])
     assert ("40 packages are extra", "conda/packages") == (finding.message, finding.path)
     assert 40 == len(finding.drifts)
 
@@ -74,7 +74,9 @@ def test_drift_rule_many_packages_of_one_node_are_one_finding() -> None:
 def test_drift_rule_packages_that_differ_in_several_ways_differ() -> None:
     """Where some are extra and some are changed, no single word holds."""
     more = {f"p{number}": package("1") for number in range(FOLD_FROM)}
-    (finding,) = findings([*HEALTHY, training_node("node05", packages={**more, "numpy": package("2.0.1")})])
+    (finding,) = findings(
+        [*HEALTHY, training_node("node05", conda_packages={**more, "numpy": package("2.0.1")})]
+    )
     assert f"{FOLD_FROM + 1} packages differ" == finding.message
 
 
@@ -89,7 +91,7 @@ def test_drift_rule_many_facts_of_one_section_are_one_finding() -> None:
 def test_drift_rule_few_facts_stay_apart() -> None:
     """Up to three, each is a line of its own with both values."""
     more = {f"p{number}": package("1") for number in range(FOLD_FROM - 1)}
-    assert FOLD_FROM - 1 == len(findings([*HEALTHY, training_node("node05", packages=more)]))
+    assert FOLD_FROM - 1 == len(findings([*HEALTHY, training_node("node05", conda_packages=more)]))
 
 
 def test_drift_rule_other_outliers_are_other_findings() -> None:
@@ -111,3 +113,28 @@ def test_drift_rule_says_on_whom_a_fact_is_not_known() -> None:
     found = findings([*HEALTHY, training_node("node05", nccl="2.20.5"), broken])
     assert [("EA299", ("node05",)), ("EA902", ("node06",))] == [(each.rule, each.nodes) for each in found]
     assert ("not known on node06: section could not be read",) == found[0].evidence
+
+
+def test_drift_rule_conda_package_and_its_distribution_are_one_finding() -> None:
+    """One version of numpy that differs is one cause, though two sections see it."""
+    inside = {"packages": {"distributions": {"numpy": {"version": "1.26.4", "installer": "conda"}}}}
+    other = {"packages": {"distributions": {"numpy": {"version": "2.0.1", "installer": "conda"}}}}
+    nodes = [training_node(node, **inside) for node in ("a", "b")]
+    odd = training_node(
+        "c", conda={"packages": {"numpy": package("2.0.1"), "pytorch": package("2.4.1")}}, **other
+    )
+    (finding,) = findings([*nodes, odd])
+    assert "conda/packages/numpy/version" == finding.path
+    assert ("likewise packages/distributions/numpy/version",) == finding.evidence
+
+
+def test_drift_rule_distribution_that_differs_elsewhere_is_a_finding_of_its_own() -> None:
+    """Where pip wrote over a conda package on another node, that is another cause."""
+    inside = {"packages": {"distributions": {"numpy": {"version": "1.26.4"}}}}
+    nodes = [training_node(node, **inside) for node in ("a", "b", "c")]
+    conda = {"packages": {"numpy": package("2.0.1"), "pytorch": package("2.4.1")}}
+    odd = [
+        training_node("d", conda=conda, **inside),
+        training_node("e", packages={"distributions": {"numpy": {"version": "2.0.1"}}}),
+    ]
+    assert [("d",), ("e",)] == [finding.nodes for finding in findings([*nodes, *odd])]
