@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ClusterShell.Worker.Tree import TreeWorker
+
 from envaudit.errors import InputError
 from envaudit.model.codec import expect, fingerprint_of_answer, parse_json
 from envaudit.model.fingerprint import Fingerprint, Missing
@@ -54,17 +56,26 @@ class Conversation(Listener):
 
     # What ClusterShell tells.
 
+    def ev_start(self, worker: Any) -> None:
+        """The command has been handed on. A gateway gives what is written to the command it was given last.
+
+        (ClusterShell 1.9 and 1.10, `GatewayChannel.recv_ctl`.) So both go out here, one right behind
+        the other, before the next node's command; ClusterShell itself would hold the writing back.
+        """
+        if isinstance(worker, TreeWorker):
+            worker._started = True
+            self.open(worker)
+
     def ev_pickup(self, worker: Any, node: str) -> None:
         """The command has been started; its standard input stays open until the answer is whole."""
         self.open(worker)
 
     def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:
         """A line from behind a gateway."""
-        if self._take(msg + b"\n", is_stderr=sname == worker.SNAME_STDERR):
-            if self.result is not None and self._reader.whole:
-                worker.set_write_eof()
-            else:
-                worker.abort()
+        through = self._take(msg + b"\n", is_stderr=sname == worker.SNAME_STDERR)
+        # Behind a gateway the end of the input would be another node's; BOOT ends without it.
+        if through and not self._reader.whole:
+            worker.abort()
 
     def ev_hup(self, worker: Any, node: str, rc: int | None) -> None:
         """The command has ended."""

@@ -11,7 +11,6 @@ from ClusterShell.Propagation import RouteResolvingError
 from ClusterShell.Task import Task, TaskError
 from ClusterShell.Task import TimeoutError as TaskTimeoutError
 from ClusterShell.Topology import TopologyError
-from ClusterShell.Worker.Tree import TreeWorker
 from ClusterShell.Worker.Worker import WorkerError
 
 from envaudit import __version__
@@ -76,9 +75,7 @@ def _affordable(fanout: int) -> int:
 def _run(task: Task, transport: Transport, talks: Sequence[Conversation], request: Request) -> None:
     try:
         for talk in talks:
-            worker = transport.start(task, talk.target, talk, request.timeout_s)
-            if isinstance(worker, TreeWorker):
-                talk.open(worker)
+            transport.start(task, talk.target, talk, request.timeout_s)
         waves = math.ceil(len(talks) / max(1, request.fanout))
         task.resume(timeout=waves * (request.timeout_s + _SLACK_S))
     except TopologyError as error:
