@@ -30,14 +30,11 @@ def pci_count(context: Context) -> Optional[int]:
         names = context.list_dir(_PCI)
     except OSError:
         return None
-    count = 0
-    for name in names:
-        try:
-            if context.read_text(f"{_PCI}/{name}/vendor", 64).strip() == _NVIDIA:
-                count += context.read_text(f"{_PCI}/{name}/class", 64).startswith(_GPU_CLASSES)
-        except OSError:
-            continue  # unplugged between the two
-    return count
+    return sum(
+        context.peek(f"{_PCI}/{name}/vendor") == _NVIDIA
+        and (context.peek(f"{_PCI}/{name}/class") or "").startswith(_GPU_CLASSES)
+        for name in names
+    )
 
 
 def proc_count(context: Context) -> Optional[int]:
@@ -90,8 +87,8 @@ def amd(context: Context) -> Optional[Dict[str, Any]]:
     if not gpus:
         return None
     return {
-        "driver": _line(context, "/sys/module/amdgpu/version"),
-        "rocm": _line(context, "/opt/rocm/.info/version"),
+        "driver": context.peek("/sys/module/amdgpu/version"),
+        "rocm": context.peek("/opt/rocm/.info/version"),
         "count": len(gpus),
         "gpus": gpus,
     }
@@ -112,21 +109,10 @@ def _memory_bytes(context: Context, folder: str) -> int:
 
 
 def _properties(context: Context, path: str) -> Dict[str, str]:
-    try:
-        lines = context.read_text(path, 1 << 16).splitlines()
-    except OSError:
-        return {}
-    pairs = [line.split() for line in lines]
+    pairs = [line.split() for line in (context.peek(path) or "").splitlines()]
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def _number(told: Dict[str, str], key: str) -> int:
     text = told.get(key, "")
     return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _line(context: Context, path: str) -> Optional[str]:
-    try:
-        return context.read_text(path, 1 << 12).strip() or None
-    except OSError:
-        return None

@@ -40,12 +40,12 @@ from envaudit.probe.families import cuda_version
 SCHEMA = 1
 # Without persistence mode the driver initialises each card at the first call: seconds on eight.
 DEADLINE_S = 30.0
-_NVML_TIMEOUT_S = 25.0
+NVML_TIMEOUT_S = 25.0
 
 
 def read(context: Context) -> Answer:
     """What NVML, the PCI bus and the kernel modules say; absent where no GPU is and that was seen."""
-    told = nvml.listen(context, _NVML_TIMEOUT_S)
+    told = nvml.listen(context, NVML_TIMEOUT_S)
     pci, proc = pci_gpus.pci_count(context), pci_gpus.proc_count(context)
     module = pci_gpus.kernel_module(context)
     amd = _amd(context)

@@ -1,0 +1,396 @@
+"""The GPUs of nodes healthy and broken: the real pynvml on a small library, and fake nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+import pytest
+
+from envaudit.probe.context import Answer, Context
+from envaudit.probe.pci_gpus import KernelModule, gfx_name, kernel_module, pci_count
+from envaudit.probe.sections import gpu
+from tests.conftest import PROJECT
+from tests.probe import fakenvml
+
+MakeNode = Callable[..., Context]
+READ = """
+import json, os, sys
+from envaudit.probe.context import Context
+from envaudit.probe.sections import gpu
+gpu.NVML_TIMEOUT_S = float(sys.argv[1])
+context = Context(environ=dict(os.environ), workdir="/", launch="local", interpreter={})
+print(json.dumps(gpu.read(context)._asdict()))
+"""
+
+
+class Machine:
+    """This machine with a library that stands for NVML."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.library = fakenvml.build(str(folder / "lib"))
+
+    def read(
+        self, timeout_s: float = 20, environ: Optional[Dict[str, str]] = None, **state: object
+    ) -> Answer:
+        """The section's answer, from a process of its own that finds the library on LD_LIBRARY_PATH."""
+        variables = {"LD_LIBRARY_PATH": os.path.dirname(self.library), "PYTHONPATH": str(PROJECT)}
+        variables["FAKENVML_CONF"] = fakenvml.write_state(str(self.folder / "state"), **state)
+        ran = subprocess.run(
+            [sys.executable, "-B", "-c", READ, str(timeout_s)],
+            env={**variables, **(environ or {})},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        return Answer(**json.loads(ran.stdout))
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A machine with eight GPUs, as far as NVML says."""
+    return Machine(tmp_path_factory.mktemp("nvml"))
+
+
+EACH = {
+    "clock_application_graphics_mhz": 1980,
+    "clock_application_memory_mhz": 2619,
+    "clock_max_graphics_mhz": 1980,
+    "clock_max_memory_mhz": 2619,
+    "clock_max_sm_mhz": 1980,
+    "compute_capability": "9.0",
+    "compute_mode": "default",
+    "ecc": "enabled",
+    "ecc_pending": "enabled",
+    "fabric_health": "0x0",
+    "fabric_state": "completed",
+    "fabric_status": 0,
+    "gsp_firmware": "as driver",
+    "inforom": "G520.0200.00.05",
+    "memory_bytes": 81559 << 20,
+    "mig": "disabled",
+    "mig_pending": "disabled",
+    "nvlink_mbps": 26562,
+    "nvlinks": 18,
+    "nvlinks_up": 18,
+    "pcie_generation_max": 5,
+    "pcie_width": 16,
+    "pcie_width_max": 16,
+    "persistence": "enabled",
+    "power_limit_default_mw": 700000,
+    "power_limit_mw": 700000,
+    "product": "NVIDIA H100 80GB HBM3",
+    "remapped_failure": False,
+    "remapped_pending": False,
+    "vbios": "96.00.74.00.01",
+}
+
+
+def test_gpus_that_are_healthy_take_one_row(machine: Machine) -> None:
+    """Eight equal cards in a namespace without PCI and /proc: ok, one row, the inventory unknown."""
+    answer = machine.read()
+    assert ("ok", []) == (answer.status, answer.errors)
+    assert {
+        "driver": "550.54.15",
+        "cuda": "12.4",
+        "module": None,
+        "flavour": None,
+        "nvml": "as driver",
+        "count": 8,
+        "inventory": {"pci": None, "proc": None},
+        "visible": {"count": 8, "form": "all", "variable": None},
+        "uvm": None,
+        "each": EACH,
+        "devices": {},
+    } == answer.facts
+    assert ["0", "1", "2", "3", "4", "5", "6", "7"] == sorted(answer.notes["devices"])
+    assert "GPU-5eed0000-0000-4000-8000-000000000003" == answer.notes["devices"]["3"]["uuid"]
+
+
+def test_gpus_that_differ_by_nature_have_equal_facts(machine: Machine) -> None:
+    """Serials, UUIDs, temperatures, clocks, counters and memory in use are notes."""
+    other = machine.read(
+        serial="99", uuid="GPU-1", temperature_c=71, clocks_mhz="1980,1980,2619,9", ecc_errors="3,0",
+        throttle_reasons="0x4", pcie_generation=1, memory_used_mib=512, process=f"{os.getpid()},300",
+    )  # fmt: skip
+    assert machine.read().facts == other.facts
+    assert {"serial": "99", "ecc_corrected": 3, "throttle_reasons": "0x4", "pcie_generation": 1} == {
+        name: other.notes["devices"]["0"][name]
+        for name in ("serial", "ecc_corrected", "throttle_reasons", "pcie_generation")
+    }
+    (process,) = other.notes["devices"]["0"]["processes"]
+    assert (os.getpid(), 300 << 20) == (process["pid"], process["memory_bytes"])
+
+
+def changed(first: Any, second: Any, path: str = "") -> List[str]:
+    """The paths of the leaves that differ."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = sorted({*first, *second})
+        return [leaf for key in keys for leaf in changed(first.get(key), second.get(key), f"{path}/{key}")]
+    return [] if first == second else [path]
+
+
+@pytest.mark.parametrize(
+    ("state", "paths"),
+    [
+        ({"driver": "550.54.14"}, ["/driver"]),
+        ({"gpu3__ecc": "0,0"}, ["/devices/3"]),
+        ({"ecc": "0,1"}, ["/each/ecc"]),
+        ({"vbios": "96.00.88.00.01"}, ["/each/vbios"]),
+        ({"count": 7}, ["/count", "/visible/count"]),
+        ({"gpu0__remapped": "0,1,1,0"}, ["/devices/0"]),
+        ({"gpu7__nvlinks": "18,17"}, ["/devices/7"]),
+        ({"gpu2__pcie_width": "8"}, ["/devices/2"]),
+        ({"gsp": "535.1"}, ["/each/gsp_firmware"]),
+        ({"gpu1__mig": "1,1", "gpu1__mig_instances": 7}, ["/devices/1"]),
+    ],
+    ids=lambda value: "" if isinstance(value, list) else " ".join(value),
+)
+def test_one_cause_on_a_gpu_is_one_difference(
+    machine: Machine, state: Dict[str, Any], paths: List[str]
+) -> None:
+    """What changes on one card shows at that card, what changes on all shows once."""
+    answer = machine.read(**state)
+    assert ("ok", paths) == (answer.status, changed(machine.read().facts, answer.facts))
+
+
+def test_gpu_with_mig_counts_its_instances(machine: Machine) -> None:
+    """Instances are counted by profile, on the card that has them."""
+    answer = machine.read(gpu1__mig="1,1", gpu1__mig_instances=3, mig_profile="2g.20gb")
+    expected = {"mig": "enabled", "mig_instances": {"2g.20gb": 3}, "mig_pending": "enabled"}
+    assert {"1": expected} == answer.facts["devices"]
+
+
+def test_gpu_that_supports_little_is_healthy(machine: Machine) -> None:
+    """A card without ECC, MIG, NVLink, fabric and row remapping is ok: nothing of that is an error."""
+    state = dict.fromkeys(("ecc", "mig", "nvlinks", "fabric", "remapped", "serial", "inforom", "gsp"), "none")
+    answer = machine.read(name="NVIDIA GeForce RTX 4090", **state)
+    assert ("ok", [], {}) == (answer.status, answer.errors, answer.facts["devices"])
+    absent = {"ecc", "mig", "nvlinks", "nvlinks_up", "fabric_state", "remapped_failure", "gsp_firmware"}
+    assert not absent & set(answer.facts["each"])
+    assert "NVIDIA GeForce RTX 4090" == answer.facts["each"]["product"]
+
+
+def test_gpu_function_that_the_driver_lacks_is_healthy(machine: Machine) -> None:
+    """FUNCTION_NOT_FOUND of an older driver is like NOT_SUPPORTED."""
+    answer = machine.read(return__nvmlDeviceGetGpuFabricInfoV=13)
+    assert ("ok", False) == (answer.status, "fabric_state" in answer.facts["each"])
+
+
+def test_gpu_that_is_lost_is_named_and_the_others_are_read(machine: Machine) -> None:
+    """One card off the bus: partial, seven cards known, one error for all its calls."""
+    answer = machine.read(gpu3__lost=1)
+    assert ("partial", {"3": {"state": "lost"}}) == (answer.status, answer.facts["devices"])
+    assert ["GPU 3: nvmlDeviceGetHandleByIndex: GPU is lost (NVML 15)"] == answer.errors
+    assert EACH == answer.facts["each"]
+
+
+def test_gpu_lost_while_it_is_asked_takes_one_error(machine: Machine) -> None:
+    """A card that falls off between two calls is lost as well, and its many refusals are one line."""
+    calls = ("EccMode", "Name", "MigMode", "PersistenceMode")
+    answer = machine.read(**{f"gpu3__return__nvmlDeviceGet{call}": 15 for call in calls})
+    assert ["GPU 3: nvmlDeviceGetName: GPU is lost (NVML 15), and 3 more calls"] == answer.errors
+    assert "lost" == answer.facts["devices"]["3"]["state"]
+
+
+def test_gpu_value_that_cannot_be_read_is_unknown_not_deviating(machine: Machine) -> None:
+    """An unknown error on one value makes partial, and no drift on that card."""
+    answer = machine.read(gpu5__return__nvmlDeviceGetVbiosVersion=999)
+    assert ("partial", {}) == (answer.status, answer.facts["devices"])
+    assert "GPU 5: nvmlDeviceGetVbiosVersion: " in answer.errors[0]
+
+
+def test_gpu_value_that_needs_root_is_not_examined(machine: Machine) -> None:
+    """NO_PERMISSION is no fault of a node: it is noted, and the answer stays ok."""
+    answer = machine.read(return__nvmlDeviceGetInforomImageVersion=4)
+    assert "ok" == answer.status
+    assert "GPU 0: nvmlDeviceGetInforomImageVersion" in answer.notes["not_examined"]
+
+
+def test_driver_and_library_that_do_not_match_are_no_absent_gpu(machine: Machine) -> None:
+    """Error 18 after an upgrade without reboot: partial, with the number that can be seen."""
+    answer = machine.read(return__nvmlInit=18, nvml="12.550.54.15")
+    assert ("partial", "12.550.54.15") == (answer.status, answer.facts["nvml"])
+    assert "driver" not in answer.facts
+    assert "libnvidia-ml 12.550.54.15 do not match" in answer.errors[0]
+
+
+@pytest.mark.parametrize(("how", "cause"), [("hang", "no answer within 2 s"), ("crash", "ended by SIGSEGV")])
+def test_nvml_that_breaks_at_one_gpu_keeps_those_before(machine: Machine, how: str, cause: str) -> None:
+    """The cards that answered are known, those after are unknown, and the text says where it broke."""
+    answer = machine.read(timeout_s=2, gpu3__return__nvmlDeviceGetVbiosVersion=how)
+    assert ("partial", 8, EACH) == (answer.status, answer.facts["count"], answer.facts["each"])
+    assert [f"NVML after GPU 2: {cause}"] == answer.errors
+    assert ["0", "1", "2"] == sorted(answer.notes["devices"])
+
+
+@pytest.mark.parametrize(("how", "cause"), [("hang", "no answer within 1 s"), ("crash", "ended by SIGSEGV")])
+def test_nvml_that_breaks_at_once_is_an_error(machine: Machine, how: str, cause: str) -> None:
+    """Nothing is known, and nothing is claimed."""
+    answer = machine.read(timeout_s=1, return__nvmlInit=how)
+    assert ("error", [f"NVML: {cause}"]) == (answer.status, answer.errors)
+    assert "count" not in answer.facts
+
+
+def test_nvml_that_is_garbage_is_an_error(machine: Machine, tmp_path: Path) -> None:
+    """A damaged library is told from an absent one by the loader's words."""
+    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"\x7fELF garbage")
+    answer = machine.read(environ={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert "error" == answer.status
+    assert "does not load" in answer.errors[0]
+
+
+def test_node_without_gpus_is_absent(machine: Machine) -> None:
+    """No library, no card on the bus, no kernel module; and a library that waits for a driver."""
+    assert ("absent", {}) == machine.read(environ={"LD_LIBRARY_PATH": "/nowhere"})[:2]
+    assert ("absent", {}) == machine.read(return__nvmlInit=9)[:2]
+
+
+VERSION = "NVRM version: NVIDIA UNIX {}  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version:  gcc 12.3.0\n"
+PROC = {"/proc/driver/nvidia/version": VERSION.format("x86_64 Kernel Module")}
+
+
+def pci(count: int, vendor: str = "0x10de", kind: str = "0x030200") -> Dict[str, str]:
+    """Files of PCI devices."""
+    files = {}
+    for index in range(count):
+        files[f"/sys/bus/pci/devices/0000:{index + 16:02x}:00.0/vendor"] = vendor + "\n"
+        files[f"/sys/bus/pci/devices/0000:{index + 16:02x}:00.0/class"] = kind + "\n"
+    return files
+
+
+def proc(count: int) -> Dict[str, str]:
+    """Files of /proc/driver/nvidia."""
+    gpus = {f"/proc/driver/nvidia/gpus/0000:{index + 16:02x}:00.0/information": "" for index in range(count)}
+    return {**PROC, **gpus}
+
+
+def lines(count: int, **system: Any) -> List[Dict[str, Any]]:
+    """NVML's lines for a fake node."""
+    values = {"driver": "550.54.15", "nvml": "12.550.54.15", "cuda": 12040, "count": count}
+    row = {"library": "/usr/lib/libnvidia-ml.so.550.54.15", "init": 0, "values": values, "errors": []}
+    devices = [
+        {"ordinal": index, "facts": {"ecc": "enabled"}, "notes": {}, "errors": [], "not_examined": {}}
+        for index in range(count)
+    ]
+    return [{"system": {**row, **system}}, *({"device": device} for device in devices), {"end": True}]
+
+
+def test_gpus_of_a_whole_node_have_their_inventory(make_node: MakeNode) -> None:
+    """Module, PCI, /proc and the device file of a node that shows all of them."""
+    files = {**pci(8), **proc(8), "/dev/nvidiactl": "", "/dev/nvidia-uvm": ""}
+    facts = gpu.read(make_node(files, nvml=lines(8))).facts
+    assert ({"pci": 8, "proc": 8}, True) == (facts["inventory"], facts["uvm"])
+    assert ("as driver", "proprietary") == (facts["module"], facts["flavour"])
+
+
+def test_gpu_that_fell_off_the_bus_shows_in_the_inventory(make_node: MakeNode) -> None:
+    """Seven on the bus, eight held by the module, and no uvm device."""
+    facts = gpu.read(make_node({**pci(7), **proc(8)}, nvml=lines(7))).facts
+    assert ({"pci": 7, "proc": 8}, 7, False) == (facts["inventory"], facts["count"], facts["uvm"])
+
+
+def test_gpus_without_the_driver_library_are_an_error(make_node: MakeNode) -> None:
+    """Cards on the bus and no libnvidia-ml: never read as a node without GPUs."""
+    answer = gpu.read(make_node({**pci(8), **PROC}))
+    assert ("error", "550.54.15") == (answer.status, answer.facts["module"])
+    assert "the driver's library does not load: libnvidia-ml.so.1" in answer.errors[0]
+
+
+def test_gpus_of_the_host_in_a_container_without_any_are_absent(make_node: MakeNode) -> None:
+    """/proc and /sys show the host's cards in every container; one that was given none has none."""
+    answer = gpu.read(make_node({**pci(8), **proc(8), "/.dockerenv": ""}))
+    assert ("absent", {"pci": 8, "proc": 8}) == (answer.status, answer.notes["host_gpus"])
+
+
+def test_driver_and_module_that_do_not_match_tell_both_numbers(make_node: MakeNode) -> None:
+    """The module from /proc and the library from its file name."""
+    answer = gpu.read(
+        make_node(
+            {
+                **pci(8),
+                "/proc/driver/nvidia/version": VERSION.format("x86_64 Kernel Module").replace("15", "14"),
+            },
+            nvml=lines(0, init=18, values={"nvml": "12.550.54.15"}),
+        )
+    )
+    assert "partial" == answer.status
+    assert "kernel module 550.54.14 and libnvidia-ml 550.54.15 do not match" in answer.errors[0]
+
+
+def test_module_that_is_garbled_has_no_version(make_node: MakeNode) -> None:
+    """The file is there, so the module is loaded; what it says is not understood."""
+    garbled = make_node({"/proc/driver/nvidia/version": "\x00\xffgarbage\n"})
+    assert KernelModule(None, "proprietary") == kernel_module(garbled)
+
+
+def test_module_that_is_open_is_told(make_node: MakeNode) -> None:
+    """The open kernel module has another first line."""
+    text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs@a)\n"
+    assert KernelModule("580.65.06", "open") == kernel_module(
+        make_node({"/proc/driver/nvidia/version": text})
+    )
+
+
+def test_pci_bus_counts_gpus_only(make_node: MakeNode) -> None:
+    """Audio functions, bridges and other makers' cards are no NVIDIA GPUs; a denied bus is unknown."""
+    files = {**pci(8), "/sys/bus/pci/devices/0000:99:00.0/vendor": "0x10de\n"}
+    files["/sys/bus/pci/devices/0000:99:00.0/class"] = "0x040300\n"
+    files["/sys/bus/pci/devices/0000:98:00.0/vendor"] = "0x1002\n"
+    files["/sys/bus/pci/devices/0000:98:00.0/class"] = "0x030000\n"
+    assert 8 == pci_count(make_node(files))
+    assert pci_count(make_node(files, denied=["/sys/bus/pci/devices"])) is None
+
+
+def test_pci_bus_that_is_denied_is_noted(make_node: MakeNode) -> None:
+    """A container without /sys: the GPUs are ok, the inventory says that it was not seen."""
+    answer = gpu.read(make_node(pci(8), nvml=lines(2), denied=["/sys"]))
+    assert ("ok", {"pci": None, "proc": None}) == (answer.status, answer.facts["inventory"])
+    assert {"PCI inventory": "/sys/bus/pci/devices cannot be read"} == answer.notes["not_examined"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "count", "form"),
+    [
+        ({}, 8, "all"),
+        ({"CUDA_VISIBLE_DEVICES": "0,1,2"}, 3, "index"),
+        ({"CUDA_VISIBLE_DEVICES": "0, 3"}, 2, "index"),
+        ({"CUDA_VISIBLE_DEVICES": "0,-1,1"}, 1, "index"),
+        ({"CUDA_VISIBLE_DEVICES": "0,9,1"}, 1, "index"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, 0, "none"),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, 0, "none"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-8932f937,GPU-a"}, 2, "uuid"),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-GPU-1/1/0"}, 1, "mig"),
+        ({"CUDA_VISIBLE_DEVICES": "0,GPU-a"}, 2, "mixed"),
+        ({"NVIDIA_VISIBLE_DEVICES": "all"}, 8, "all"),
+        ({"NVIDIA_VISIBLE_DEVICES": "void"}, 8, "all"),
+        ({"NVIDIA_VISIBLE_DEVICES": "GPU-a"}, 1, "uuid"),
+        ({"NVIDIA_VISIBLE_DEVICES": "GPU-a", "CUDA_VISIBLE_DEVICES": "0"}, 1, "index"),
+    ],
+)
+def test_visible_gpus_are_counted_as_cuda_counts(environ: Dict[str, str], count: int, form: str) -> None:
+    """Count and form are facts; which GPU it is differs from node to node and is none."""
+    told = gpu.visible(environ, 8)
+    assert (count, form) == (told["count"], told["form"])
+
+
+def test_fold_takes_the_majority_and_the_lowest_ordinal_of_equals() -> None:
+    """One of three deviates; of two halves the first is what the second deviates from."""
+    assert ({"a": 1}, {"1": {"a": 2}}) == gpu.fold({0: {"a": 1}, 1: {"a": 2}, 2: {"a": 1}})
+    assert ({"a": 2}, {"1": {"a": 1}}) == gpu.fold({0: {"a": 2}, 1: {"a": 1}})
+    assert ({}, {"1": {"a": 5}}) == gpu.fold({0: {"a": None}, 1: {"a": 5}, 2: {"a": None}})
+    assert ({}, {}) == gpu.fold({})
+
+
+@pytest.mark.parametrize(
+    ("target", "name"), [(90402, "gfx942"), (90010, "gfx90a"), (90500, "gfx950"), (110000, "gfx1100")]
+)
+def test_gfx_target_is_named_as_the_compiler_does(target: int, name: str) -> None:
+    """Two decimal digits each for minor and stepping, written in hexadecimal."""
+    assert name == gfx_name(target)
