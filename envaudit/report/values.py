@@ -13,6 +13,10 @@ from envaudit.report.screen import ELLIPSIS, printable, shortened
 _CONTEXT = 8
 
 
+# Whether a value is there, and the value.
+Cell = Tuple[bool, Fact]
+
+
 class Difference(NamedTuple):
     """A path and the texts of its values, one for each group whose value is known."""
 
@@ -37,10 +41,15 @@ def differences(drift: Drift, limit: int) -> List[Difference]:
             texts = [_count(value) for value in values if isinstance(value, list)]
             return [Difference(drift.path, tuple(texts))]
         return [
-            Difference(f"{drift.path}{inside}", tuple(value_texts(cells, limit)))
+            Difference(f"{drift.path}{inside}", tuple(_texts(cells, limit)))
             for inside, cells in _cells(values)
         ]
-    return [Difference(drift.path, tuple(_group_texts(known, limit)))]
+    present = [group for group in known if group.state == "present"]
+    if len(present) == 1 and present[0].value is None:
+        texts = ["present" if group.state == "present" else "absent" for group in known]
+    else:
+        texts = _texts([(group.state == "present", group.value) for group in known], limit)
+    return [Difference(drift.path, tuple(texts))]
 
 
 def known_groups(drift: Drift) -> List[Group]:
@@ -73,15 +82,10 @@ def value_texts(values: Sequence[Fact], limit: int = 0) -> List[str]:
     return _around_difference(texts, limit) if limit else texts
 
 
-def _group_texts(groups: Sequence[Group], limit: int) -> List[str]:
-    """Texts of groups in their order; presence alone reads `present` and `absent`."""
-    present = [group for group in groups if group.state == "present"]
-    if len(present) == 1 and present[0].value is None and len(groups) > 1:
-        texts = ["present"]
-    else:
-        texts = value_texts([group.value for group in present], limit)
-    queue = iter(texts)
-    return [next(queue) if group.state == "present" else "absent" for group in groups]
+def _texts(cells: Sequence[Cell], limit: int) -> List[str]:
+    """Texts of what is there, in order, and `absent` for what is not."""
+    queue = iter(value_texts([value for is_there, value in cells if is_there], limit))
+    return [next(queue) if is_there else "absent" for is_there, _ in cells]
 
 
 def _count(table: Sequence[object]) -> str:
@@ -92,19 +96,19 @@ def _is_table(value: Fact) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
 
 
-def _cells(tables: Sequence[Any]) -> List[Tuple[str, List[Fact]]]:
+def _cells(tables: Sequence[Any]) -> List[Tuple[str, List[Cell]]]:
     """The cells in which equally long tables differ; rows that differ alike stand together."""
     alike: Dict[Tuple[str, str], List[int]] = {}
-    values: Dict[Tuple[str, str], List[Fact]] = {}
+    cells_of: Dict[Tuple[str, str], List[Cell]] = {}
     for number, rows in enumerate(zip(*tables)):
         for key in sorted({key for row in rows for key in row}):
-            cells = [row.get(key) for row in rows]
-            if len({canonical_json([key in row, row.get(key)]) for row in rows}) > 1:
+            cells = [(key in row, row.get(key)) for row in rows]
+            if len({canonical_json(cell) for cell in cells}) > 1:
                 place = (key, canonical_json(cells))
                 alike.setdefault(place, []).append(number)
-                values[place] = cells
+                cells_of[place] = cells
     return [
-        (f"[{fold(map(str, numbers)).strip('[]')}]/{join_path(place[0])}", values[place])
+        (f"[{fold(map(str, numbers)).strip('[]')}]/{join_path(place[0])}", cells_of[place])
         for place, numbers in alike.items()
     ]
 
