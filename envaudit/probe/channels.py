@@ -71,4 +71,5 @@ def canonical_channel(address: str) -> str:
             return "/".join(parts[place:])
     if host.partition(":")[0] in _HOSTS or not separator:
         return "/".join(parts)
-    return "/".join([host or "file:", *parts])
+    place_of = "file:" if cleaned.startswith("file:") else host
+    return "/".join([place_of, *parts]) if place_of else ""
