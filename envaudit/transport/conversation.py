@@ -21,6 +21,11 @@ _LEAVE_S = 1.0
 _COMPLAINT_BYTES = 4096
 
 
+def new_nonce() -> str:
+    """What marks the frames of one conversation, so that nobody else's are taken for them."""
+    return os.urandom(16).hex()
+
+
 class Conversation(Listener):
     """Sends BOOT its header and payload, and reads the answer within the limits.
 
@@ -36,6 +41,7 @@ class Conversation(Listener):
         request: Request,
         payload: boot.Payload,
         tool: str,
+        nonce: str,
         when_through: Callable[[str, str], None],
     ) -> None:
         super().__init__()
@@ -47,12 +53,11 @@ class Conversation(Listener):
         self._payload = payload
         self._tool = tool
         self._when_through = when_through
-        self._nonce = os.urandom(16).hex()
-        self._reader = frames.Reader(self._nonce, watch_for=boot.STOP)
+        self._nonce = nonce
+        self._reader = frames.Reader(nonce, watch_for=boot.STOP)
         self._complaint = b""
         self._heard_bytes = 0
         self._rc: int | None = None
-        self._sent = False
 
     # What ClusterShell tells.
 
@@ -70,13 +75,6 @@ class Conversation(Listener):
         """The command has been started; its standard input stays open until the answer is whole."""
         self.open(worker)
 
-    def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:
-        """A line from behind a gateway."""
-        through = self._take(msg + b"\n", is_stderr=sname == worker.SNAME_STDERR)
-        # Behind a gateway the end of the input would be another node's; BOOT ends without it.
-        if through and not self._reader.whole:
-            worker.abort()
-
     def ev_hup(self, worker: Any, node: str, rc: int | None) -> None:
         """The command has ended."""
         self._rc = rc
@@ -84,29 +82,26 @@ class Conversation(Listener):
     def ev_close(self, worker: Any, timedout: bool) -> None:
         """All is over, whatever the reason."""
         if timedout:
-            self.late()
+            self.late(self.target.node)
         if self.result is None:
             self._settle(self._cause())
 
-    def hear(self, client: Any, chunk: bytes, *, is_stderr: bool) -> None:
+    def hear(self, node: str, client: Any, chunk: bytes, *, is_stderr: bool) -> None:
         """A piece of output from a command of this machine."""
-        if self._take(chunk, is_stderr=is_stderr) and client is not None:
+        if self.take(chunk, is_stderr=is_stderr) and client is not None:
             if self._reader.whole:
                 client._set_write_eof(client.worker.SNAME_STDIN)
                 client.set_nextfire(_LEAVE_S)
             else:
                 client.abort()
 
-    def late(self) -> None:
+    def late(self, node: str) -> None:
         """The node's time is over."""
         if self.result is None:
             self._settle(causes.of_timeout(self._ended(), self._request.timeout_s))
 
     def open(self, worker: Any) -> None:
-        """Send header and payload, once."""
-        if self._sent:
-            return
-        self._sent = True
+        """Send header and payload."""
         header = boot.header_line(
             self._payload,
             nonce=self._nonce,
@@ -124,7 +119,7 @@ class Conversation(Listener):
 
     # What follows from it.
 
-    def _take(self, chunk: bytes, *, is_stderr: bool) -> bool:
+    def take(self, chunk: bytes, *, is_stderr: bool) -> bool:
         """Take a piece of output; whether nothing more is wanted from this node."""
         if self.result is not None:
             return False

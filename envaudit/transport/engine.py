@@ -28,11 +28,11 @@ logging.getLogger("ClusterShell").addHandler(logging.NullHandler())
 class Listener(EventHandler):  # type: ignore[misc]
     """An event handler that takes what its node says in raw pieces."""
 
-    def hear(self, client: Any, chunk: bytes, *, is_stderr: bool) -> None:
-        """Take a piece of output; `client.abort()` ends the node's command."""
+    def hear(self, node: str, client: Any, chunk: bytes, *, is_stderr: bool) -> None:
+        """Take a piece of output; `client.abort()` ends the command, None means it has ended."""
         raise NotImplementedError
 
-    def late(self) -> None:
+    def late(self, node: str) -> None:
         """The node's time is over; its command is about to be ended."""
         raise NotImplementedError
 
@@ -50,48 +50,52 @@ def new_task(fanout: int) -> Task:
 class _BoundedClient:
     """What the clients of both workers do differently from ClusterShell's own."""
 
+    worker: Any
+    streams: Any
+    key: Any
+    popen: Any
+
     def _exec_nonblock(
         self, commandlist: Sequence[str], shell: bool = False, env: Mapping[str, str] | None = None
     ) -> Program:
         assert not shell, "a command is a list of words"
         program = Program(commandlist, {**os.environ, **env} if env else None)
-        worker: Any = self.worker  # type: ignore[attr-defined]
-        streams: Any = self.streams  # type: ignore[attr-defined]
+        worker = self.worker
         # What daemonises itself (ssh with ControlPersist) may keep standard error open for good:
         # it is read while the command lasts, and does not make it last.
-        streams.set_reader(worker.SNAME_STDERR, program.stderr, retain=_listener(worker) is None)
-        streams.set_reader(worker.SNAME_STDOUT, program.stdout)
-        streams.set_writer(worker.SNAME_STDIN, program.stdin, retain=False)
+        retain = _listener(worker) is None
+        self.streams.set_reader(worker.SNAME_STDERR, program.stderr, retain=retain)
+        self.streams.set_reader(worker.SNAME_STDOUT, program.stdout)
+        self.streams.set_writer(worker.SNAME_STDIN, program.stdin, retain=False)
         return program
 
     def _handle_read(self, sname: str) -> None:
-        worker: Any = self.worker  # type: ignore[attr-defined]
-        listener = _listener(worker)
+        listener = _listener(self.worker)
         if listener is None:
             super()._handle_read(sname)  # type: ignore[misc]
         else:
             chunk = self._read(sname)  # type: ignore[attr-defined]
-            listener.hear(self, chunk, is_stderr=sname == worker.SNAME_STDERR)
+            is_stderr = sname == self.worker.SNAME_STDERR
+            listener.hear(str(self.key), self, chunk, is_stderr=is_stderr)
 
     def _fire(self) -> None:
-        listener = _listener(self.worker)  # type: ignore[attr-defined]
+        listener = _listener(self.worker)
         if listener is not None:
-            listener.late()
+            listener.late(str(self.key))
         super()._fire()  # type: ignore[misc]
 
     def _close(self, abort: bool, timeout: bool) -> None:
-        worker: Any = self.worker  # type: ignore[attr-defined]
-        streams: Any = self.streams  # type: ignore[attr-defined]
-        listener = _listener(worker)
+        listener = _listener(self.worker)
+        stdin, stderr = self.worker.SNAME_STDIN, self.worker.SNAME_STDERR
         # A node's BOOT ends everything it started when its standard input closes.
-        if worker.SNAME_STDIN in streams:
-            del streams[worker.SNAME_STDIN]
+        if stdin in self.streams:
+            del self.streams[stdin]
         # An aborted program is not waited for first: hundreds may be aborted in a row.
-        self.popen.end(0.0 if abort else GRACE_S)  # type: ignore[attr-defined]
-        if listener is not None and worker.SNAME_STDERR in streams:
-            last_words = _rest_of(streams[worker.SNAME_STDERR].fd)
+        self.popen.end(0.0 if abort else GRACE_S)
+        if listener is not None and stderr in self.streams:
+            last_words = _rest_of(self.streams[stderr].fd)
             if last_words:
-                listener.hear(None, last_words, is_stderr=True)
+                listener.hear(str(self.key), None, last_words, is_stderr=True)
         super()._close(abort, timeout)  # type: ignore[misc]
 
 

@@ -64,10 +64,11 @@ class Exec(Transport):
         """The same command, asking for the interpreter's version."""
         return f"{shlex.join(self.argv(target))} --version"
 
-    def start(self, task: Any, target: Target, handler: Any, timeout_s: float) -> Any:
+    def start(self, task: Any, nodes: Sequence[str], python: str, handler: Any, timeout_s: float) -> Any:
         """Schedule the command."""
         from envaudit.transport.engine import ArgvWorker
 
-        worker = ArgvWorker(target.node, handler, timeout_s, [*self.argv(target), *ARGUMENTS])
+        argv = [*self.argv(Target(nodes[0], python)), *ARGUMENTS]
+        worker = ArgvWorker(nodes[0], handler, timeout_s, argv)
         task.schedule(worker)
         return worker

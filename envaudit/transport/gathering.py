@@ -6,9 +6,8 @@ import math
 import resource
 from collections.abc import Sequence
 
-from ClusterShell.Engine.Engine import EngineAbortException
 from ClusterShell.Propagation import RouteResolvingError
-from ClusterShell.Task import Task, TaskError
+from ClusterShell.Task import Task
 from ClusterShell.Task import TimeoutError as TaskTimeoutError
 from ClusterShell.Topology import TopologyError
 from ClusterShell.Worker.Worker import WorkerError
@@ -16,11 +15,12 @@ from ClusterShell.Worker.Worker import WorkerError
 from envaudit import __version__
 from envaudit.errors import Interrupted, UsageError
 from envaudit.model.fingerprint import Fingerprint, Missing, Snapshot
-from envaudit.transport import program
+from envaudit.transport import causes, program
 from envaudit.transport.bundle import wire_payload
-from envaudit.transport.conversation import Conversation
+from envaudit.transport.conversation import Conversation, new_nonce
 from envaudit.transport.engine import new_task
 from envaudit.transport.interface import Progress, Request, Target, Transport, check_targets
+from envaudit.transport.tree import Relay, by_interpreter, draws_tree
 
 # A gateway that falls silent would hold a tree for good; each wave of nodes gets this much more.
 _SLACK_S = 15.0
@@ -48,10 +48,20 @@ def gather(
         if progress is not None:
             progress.update(node, outcome)
 
-    talks = [Conversation(transport, target, request, payload, __version__, through) for target in targets]
     task = new_task(_affordable(request.fanout))
+    talks: list[Conversation] = []
     try:
-        _run(task, transport, talks, request)
+        with_tree = transport.through_tree and draws_tree(task)
+        shared = new_nonce()
+        for target in targets:
+            nonce = shared if with_tree else new_nonce()
+            talks.append(Conversation(transport, target, request, payload, __version__, nonce, through))
+        if with_tree:
+            _run_through_tree(task, transport, talks, request)
+        else:
+            _run(task, transport, talks, request)
+    except TopologyError as error:
+        raise UsageError("ClusterShell's topology.conf cannot be used", why=str(error)) from None
     except KeyboardInterrupt:
         program.end_all()
         raise Interrupted("interrupted; nothing of it is left on the nodes") from None
@@ -73,24 +83,38 @@ def _affordable(fanout: int) -> int:
 
 
 def _run(task: Task, transport: Transport, talks: Sequence[Conversation], request: Request) -> None:
+    for talk in talks:
+        transport.start(task, [talk.target.node], talk.target.python, talk, request.timeout_s)
+    _resume(task, talks, request)
+
+
+def _run_through_tree(
+    task: Task, transport: Transport, talks: Sequence[Conversation], request: Request
+) -> None:
+    """One interpreter after the other: a gateway feeds the nodes of one worker at a time."""
+    for group in by_interpreter(talks):
+        nodes = [talk.target.node for talk in group]
+        worker = transport.start(task, nodes, group[0].target.python, Relay(group), request.timeout_s)
+        group[0].open(worker)
+        try:
+            _resume(task, group, request)
+        except (RouteResolvingError, WorkerError) as error:
+            cause = Missing(
+                "unreachable",
+                f"no way through the tree of gateways: {causes.printable(str(error))}",
+                "Check topology.conf, and that its gateways run Python with ClusterShell.",
+            )
+            for talk in group:
+                talk.give_up(cause)
+
+
+def _resume(task: Task, talks: Sequence[Conversation], request: Request) -> None:
+    waves = math.ceil(len(talks) / max(1, task.info("fanout")))
     try:
-        for talk in talks:
-            transport.start(task, talk.target, talk, request.timeout_s)
-        waves = math.ceil(len(talks) / max(1, request.fanout))
         task.resume(timeout=waves * (request.timeout_s + _SLACK_S))
-    except TopologyError as error:
-        raise UsageError("ClusterShell's topology.conf cannot be used", why=str(error)) from None
     except TaskTimeoutError:
         for talk in talks:
-            talk.late()
-    except (RouteResolvingError, EngineAbortException, WorkerError, TaskError) as error:
-        cause = Missing(
-            "unreachable",
-            f"no way through the tree of gateways: {error}",
-            "Check ClusterShell's topology.conf and that the gateways run Python with ClusterShell.",
-        )
-        for talk in talks:
-            talk.give_up(cause)
+            talk.late(talk.target.node)
 
 
 def _snapshot(transport: Transport, talks: Sequence[Conversation]) -> Snapshot:

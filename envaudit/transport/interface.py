@@ -69,11 +69,13 @@ class Transport(ABC):
         launch: how the node's facts say they were reached: local, ssh, exec or slurm.
         words: how messages name the way, `ssh, BatchMode`.
         remote: whether what is sent may cross a network.
+        through_tree: whether ClusterShell's tree of gateways applies to it.
     """
 
     launch: str
     words: str
     remote: bool = True
+    through_tree: bool = False
 
     @abstractmethod
     def check(self, targets: Sequence[Target]) -> None:
@@ -89,14 +91,15 @@ class Transport(ABC):
         """A shell command by which the user can try the way to a node."""
 
     @abstractmethod
-    def start(self, task: Any, target: Target, handler: Any, timeout_s: float) -> Any:
-        """Schedule one node's Python, started with `boot.ARGUMENTS`, on a ClusterShell task.
+    def start(self, task: Any, nodes: Sequence[str], python: str, handler: Any, timeout_s: float) -> Any:
+        """Schedule the interpreter, started with `boot.ARGUMENTS`, on a ClusterShell task.
 
         Args:
             task: a `ClusterShell.Task.Task` that has not been resumed.
-            target: the node.
-            handler: the `EventHandler` that talks with the node.
-            timeout_s: after which the command is ended.
+            nodes: one node; several only where `through_tree` applies.
+            python: their interpreter.
+            handler: the `EventHandler` that talks with them.
+            timeout_s: after which a node's command is ended.
 
         Returns:
             The scheduled worker.

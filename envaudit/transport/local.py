@@ -31,10 +31,10 @@ class Local(Transport):
         """The interpreter's own version."""
         return f"{shlex.quote(target.python)} --version"
 
-    def start(self, task: Any, target: Target, handler: Any, timeout_s: float) -> Any:
+    def start(self, task: Any, nodes: Sequence[str], python: str, handler: Any, timeout_s: float) -> Any:
         """Schedule the interpreter."""
         from envaudit.transport.engine import ArgvWorker
 
-        worker = ArgvWorker(target.node, handler, timeout_s, [target.python, *ARGUMENTS])
+        worker = ArgvWorker(nodes[0], handler, timeout_s, [python, *ARGUMENTS])
         task.schedule(worker)
         return worker

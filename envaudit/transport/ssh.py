@@ -32,6 +32,7 @@ class Ssh(Transport):
 
     launch = "ssh"
     words = "ssh, BatchMode"
+    through_tree = True
 
     def __init__(self, ssh_config: str | None = None, connect_timeout_s: int | None = None) -> None:
         self._ssh_config = os.path.abspath(os.path.expanduser(ssh_config)) if ssh_config else None
@@ -56,7 +57,7 @@ class Ssh(Transport):
         config = f"-F {shlex.quote(self._ssh_config)} " if self._ssh_config else ""
         return f"ssh {config}{target.node} true"
 
-    def start(self, task: Any, target: Target, handler: Any, timeout_s: float) -> Any:
+    def start(self, task: Any, nodes: Sequence[str], python: str, handler: Any, timeout_s: float) -> Any:
         """Schedule the interpreter on the node."""
         configured = task.info("ssh_options") or ""
         if self.options() not in configured:
@@ -64,7 +65,12 @@ class Ssh(Transport):
         if self._connect_timeout_s is not None:
             task.set_info("connect_timeout", self._connect_timeout_s)
         return task.shell(
-            remote_command(target.python), nodes=target.node, handler=handler, timeout=timeout_s, stderr=True
+            remote_command(python),
+            nodes=",".join(nodes),
+            handler=handler,
+            timeout=timeout_s,
+            stderr=True,
+            tree=task.topology is not None,
         )
 
 
