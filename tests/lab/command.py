@@ -36,7 +36,8 @@ class Ended:
         """The verdict."""
         return self.stdout.rstrip("\n").rpartition("\n")[2]
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
         """Everything, for a failed assertion."""
         return f"{' '.join(self.argv)}\nexit {self.code}\n{self.stdout}\n--- stderr\n{self.stderr}"
 

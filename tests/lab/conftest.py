@@ -32,6 +32,12 @@ def _demand(*parts: str) -> None:
 
 
 @pytest.fixture(scope="session")
+def lab() -> None:
+    """For tests that bring up a lab themselves."""
+    _demand("cluster")
+
+
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Four healthy nodes with one training environment and an NVIDIA driver each."""
     _demand("cluster", "compiler")

@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass
 from typing import IO, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from tests.lab.processes import Process, processes_in, start_time
+from tests.lab.processes import Process, has_mapped, processes_in, start_time
 
 ANSWER_S = 10.0
 END_S = 5.0
@@ -211,6 +211,15 @@ class Node:
         while (left := self.work()) and time.monotonic() < deadline:
             time.sleep(0.02)
         return left
+
+    def loads(self, library: str, within_s: float) -> bool:
+        """Whether, within that time, some work on the node has loaded a library of this name."""
+        deadline = time.monotonic() + within_s
+        while not any(has_mapped(process.pid, library) for process in self.work()):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
 
     def write(self, path: str, text: str | None) -> None:
         """Writes, or with None removes, a file that is the node's own (/etc, /run, /tmp)."""

@@ -51,6 +51,15 @@ def processes_in(init_pid: int) -> List[Process]:
     return found
 
 
+def has_mapped(pid: int, name: str) -> bool:
+    """Whether a process has a file of this name in its memory: a library that it has loaded."""
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as stream:
+            return any(name in line for line in stream)
+    except OSError:
+        return False
+
+
 def end(identities: Iterable[Tuple[int, int]], timeout_s: float = 5.0) -> None:
     """Kills the processes that still are the ones meant, and waits for their end."""
     meant = [identity for identity in identities if runs(identity)]

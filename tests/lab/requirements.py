@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
+import subprocess
 from typing import List
 
 # Program, and the Debian package that brings it.
@@ -29,8 +29,6 @@ _PROGRAMS = {
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-CLONE_NEWNET = 0x40000000  # linux/sched.h
-
 
 def missing(part: str) -> List[str]:
     """Why `part` ("cluster", "chrony", "slurm", "compiler") cannot run here; empty where it can."""
@@ -47,10 +45,7 @@ def missing(part: str) -> List[str]:
 
 
 def _may_unshare() -> bool:
-    """Tries it in a child, which ends with the answer."""
-    child = os.fork()
-    if child == 0:
-        libc = ctypes.CDLL(None, use_errno=True)
-        os._exit(0 if libc.unshare(CLONE_NEWNET) == 0 else 1)
-    _pid, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) == 0
+    tried = subprocess.run(
+        ["unshare", "--net", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False
+    )
+    return tried.returncode == 0

@@ -90,6 +90,7 @@ def test_two_labs_side_by_side_do_not_meet(cluster: Cluster) -> None:
     assert 0 == cluster.ssh("node01", "true").returncode
 
 
+@pytest.mark.usefixtures("lab")
 def test_controller_killed_leaves_nothing_after_the_next_up() -> None:
     """Nodes end with their controller even at kill -9; bridge and folder go with the next sweep."""
     script = (

@@ -77,12 +77,12 @@ def test_diff_with_one_unreadable_node_is_incomplete(
     """Exit 3, one finding for the node with cause and next step, the three others alike."""
     break_node(faults)
     ended = envaudit("diff", "node[01-04]", "--format", "json")
-    assert 3 == ended.code, ended
+    assert 3 == ended.code, ended.text
     envelope = ended.envelope
-    assert {ODD: kind} == {node: gone["kind"] for node, gone in envelope["missing"].items()}, ended
-    assert cause in envelope["missing"][ODD]["why"], ended
-    assert envelope["missing"][ODD]["next_step"], ended
-    assert ("INCOMPLETE", []) == (envelope["verdict"], envelope["drifts"]), ended
+    assert {ODD: kind} == {node: gone["kind"] for node, gone in envelope["missing"].items()}, ended.text
+    assert cause in envelope["missing"][ODD]["why"], ended.text
+    assert envelope["missing"][ODD]["next_step"], ended.text
+    assert ("INCOMPLETE", []) == (envelope["verdict"], envelope["drifts"]), ended.text
 
 
 def test_diff_with_a_node_down_still_compares_the_others(envaudit: Command, faults: Faults) -> None:
@@ -90,16 +90,16 @@ def test_diff_with_a_node_down_still_compares_the_others(envaudit: Command, faul
     faults.sshd_stopped(ODD)
     faults.variable("node04", "NCCL_ALGO", "Tree")
     ended = envaudit("diff", "node[01-04]")
-    assert 1 == ended.code, ended
+    assert 1 == ended.code, ended.text
     for words in ("node04", "NCCL_ALGO", ODD, "refused"):
-        assert words in ended.stdout, ended
+        assert words in ended.stdout, ended.text
 
 
 def test_diff_with_an_unknown_host_names_it(envaudit: Command) -> None:
     """A name that nothing resolves costs that node alone."""
     ended = envaudit("diff", "node[01-02],nowhere", "--format", "json")
-    assert 3 == ended.code, ended
-    assert "unknown host" in ended.envelope["missing"]["nowhere"]["why"], ended
+    assert 3 == ended.code, ended.text
+    assert "unknown host" in ended.envelope["missing"]["nowhere"]["why"], ended.text
 
 
 def test_hanging_interpreter_is_given_up_at_the_timeout(
@@ -110,7 +110,7 @@ def test_hanging_interpreter_is_given_up_at_the_timeout(
     began = time.monotonic()
     ended = over_ssh(cluster, tmp_path, timeout_s=3)("diff", "node[01-04]", "--format", "json")
     took_s = time.monotonic() - began
-    assert 3 == ended.code, ended
+    assert 3 == ended.code, ended.text
     assert {ODD: "timeout"} == {node: gone["kind"] for node, gone in ended.envelope["missing"].items()}
     assert took_s < 8.0
 
@@ -122,8 +122,8 @@ def test_python_3_6_is_named_as_too_old(cluster: Cluster, tmp_path: Path) -> Non
         pytest.skip("no Python 3.6 under pyenv")
     envaudit = over_ssh(cluster, tmp_path, interpreters={ODD: old})
     ended = envaudit("diff", "node[01-04]", "--format", "json")
-    assert 3 == ended.code, ended
-    assert "3.6" in ended.envelope["missing"][ODD]["why"], ended
+    assert 3 == ended.code, ended.text
+    assert "3.6" in ended.envelope["missing"][ODD]["why"], ended.text
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_noise_before_the_answer_changes_nothing(
         source.write_text(f"import os; os.write(1, b'{text}'); os.write(2, b'{text}')\n", encoding="utf-8")
         faults.shown(ODD, str(source), training.start_up)
     ended = envaudit("diff", "node[01-04]")
-    assert 0 == ended.code, ended
+    assert 0 == ended.code, ended.text
 
 
 def test_read_only_tmp_on_a_node_changes_nothing(envaudit: Command, faults: Faults) -> None:
     """Nothing is written on a node."""
     faults.empty_folder(ODD, "/tmp", read_only=True)
     ended = envaudit("diff", "node[01-04]")
-    assert 0 == ended.code, ended
+    assert 0 == ended.code, ended.text
 
 
 def _new_host_key(cluster: Cluster) -> str:

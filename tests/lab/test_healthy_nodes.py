@@ -15,34 +15,34 @@ NODES = "node[01-04]"
 def test_diff_of_healthy_nodes_passes(envaudit: Command) -> None:
     """Nodes that are alike give the same digests, however the kernel and sshd number them."""
     ended = envaudit("diff", NODES)
-    assert 0 == ended.code, ended
-    assert ended.last_line.startswith("PASS"), ended
+    assert 0 == ended.code, ended.text
+    assert ended.last_line.startswith("PASS"), ended.text
 
 
 def test_diff_against_a_tagged_snapshot_passes_while_nothing_changes(envaudit: Command) -> None:
     """Snapshot, tag, and compare node by node: the facts are the same a moment later."""
     taken = envaudit("snapshot", "--nodes", NODES, "--tag", "good")
-    assert 0 == taken.code, taken
+    assert 0 == taken.code, taken.text
     compared = envaudit("diff", f"{NODES}@good", NODES)
-    assert 0 == compared.code, compared
+    assert 0 == compared.code, compared.text
 
 
 def test_show_and_log_read_back_what_was_stored(envaudit: Command) -> None:
     """The stored facts are shown by section, and the history names the snapshot."""
     envaudit("snapshot", "--nodes", "node01,node02", "--tag", "good")
     shown = envaudit("show", "node01@good", "--section", "gpu")
-    assert 0 == shown.code, shown
-    assert "570.124.06" in shown.stdout, shown
+    assert 0 == shown.code, shown.text
+    assert "570.124.06" in shown.stdout, shown.text
     logged = envaudit("log", "node01")
-    assert 0 == logged.code, logged
-    assert "good" in logged.stdout, logged
+    assert 0 == logged.code, logged.text
+    assert "good" in logged.stdout, logged.text
 
 
 def test_snapshot_leaves_nothing_on_the_nodes(cluster: Cluster, envaudit: Command) -> None:
     """No process, and no file where the probe might have put one."""
     before = {name: _files(cluster, name) for name in cluster.names}
     ended = envaudit("snapshot", "--nodes", NODES)
-    assert 0 == ended.code, ended
+    assert 0 == ended.code, ended.text
     assert {name: [] for name in cluster.names} == {
         name: cluster.node(name).work_after(3.0) for name in cluster.names
     }

@@ -17,8 +17,8 @@ def test_exec_through_nsenter_reads_the_facts_that_ssh_reads(cluster: Cluster, t
     """A template that enters the node's namespaces."""
     _snapshot(over_ssh(cluster, tmp_path), cluster)
     ended = _against_snapshot(over_exec(cluster, tmp_path, cluster.enter_command), cluster)
-    assert 0 == ended.code, ended
-    assert {drift["kind"] for drift in ended.envelope["drifts"]} <= {"unknown"}, ended
+    assert 0 == ended.code, ended.text
+    assert {drift["kind"] for drift in ended.envelope["drifts"]} <= {"unknown"}, ended.text
 
 
 def test_exec_through_ip_netns_reads_every_node(cluster: Cluster, tmp_path: Path) -> None:
@@ -27,8 +27,8 @@ def test_exec_through_ip_netns_reads_every_node(cluster: Cluster, tmp_path: Path
         cluster.netns(name)
     envaudit = over_exec(cluster, tmp_path, f"ip netns exec {cluster.netns_prefix}{{node}} {{python}}")
     ended = envaudit("diff", ",".join(cluster.names), "--format", "json")
-    assert 0 == ended.code, ended
-    assert [] == ended.envelope["drifts"], ended
+    assert 0 == ended.code, ended.text
+    assert [] == ended.envelope["drifts"], ended.text
 
 
 def test_srun_reads_the_facts_that_ssh_reads(slurm: Slurm, tmp_path: Path) -> None:
@@ -37,8 +37,8 @@ def test_srun_reads_the_facts_that_ssh_reads(slurm: Slurm, tmp_path: Path) -> No
     _snapshot(over_ssh(cluster, tmp_path), cluster)
     command = "srun --overlap --export=NONE -N1 -n1 -w {node} {python}"
     ended = _against_snapshot(over_exec(cluster, tmp_path, command, environ=slurm.variables), cluster)
-    assert 0 == ended.code, ended
-    assert {drift["kind"] for drift in ended.envelope["drifts"]} <= {"unknown"}, ended
+    assert 0 == ended.code, ended.text
+    assert {drift["kind"] for drift in ended.envelope["drifts"]} <= {"unknown"}, ended.text
 
 
 def test_srun_launch_is_slurm(slurm: Slurm, tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def test_srun_launch_is_slurm(slurm: Slurm, tmp_path: Path) -> None:
     command = "srun --overlap --export=NONE -N1 -n1 -w {node} {python}"
     envaudit = over_exec(slurm.cluster, tmp_path, command, environ=slurm.variables)
     ended = envaudit("diff", "node[01-02]")
-    assert 0 == ended.code, ended
+    assert 0 == ended.code, ended.text
     shown = envaudit("show", "node01", "--section", "host")
-    assert "slurm" in shown.stdout, shown
+    assert "slurm" in shown.stdout, shown.text
 
 
 def test_srun_to_a_node_that_slurm_does_not_know_is_named(slurm: Slurm, tmp_path: Path) -> None:
@@ -56,14 +56,14 @@ def test_srun_to_a_node_that_slurm_does_not_know_is_named(slurm: Slurm, tmp_path
     command = "srun --overlap --export=NONE -N1 -n1 -w {node} {python}"
     envaudit = over_exec(slurm.cluster, tmp_path, command, environ=slurm.variables)
     ended = envaudit("diff", "node[01-02],node77", "--format", "json")
-    assert 3 == ended.code, ended
-    assert ["node77"] == list(ended.envelope["missing"]), ended
-    assert ended.envelope["missing"]["node77"]["why"], ended
+    assert 3 == ended.code, ended.text
+    assert ["node77"] == list(ended.envelope["missing"]), ended.text
+    assert ended.envelope["missing"]["node77"]["why"], ended.text
 
 
 def _snapshot(envaudit: Command, cluster: Cluster) -> None:
     ended = envaudit("snapshot", "--nodes", ",".join(cluster.names), "--tag", "ssh")
-    assert 0 == ended.code, ended
+    assert 0 == ended.code, ended.text
 
 
 def _against_snapshot(envaudit: Command, cluster: Cluster) -> Ended:

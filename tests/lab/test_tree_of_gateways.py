@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def test_diff_through_a_gateway_reads_all_nodes(cluster: Cluster, through_gatewa
     """The leaves see a connection from the gateway alone, and answer as ever."""
     before = {name: _connections(cluster, name) for name in LEAVES}
     ended = through_gateway("diff", "node[01-04]")
-    assert 0 == ended.code, ended
+    assert 0 == ended.code, ended.text
     for name in LEAVES:
         new = _connections(cluster, name)[len(before[name]) :]
         assert [cluster.node(GATEWAY).place.address] == new, name
@@ -56,9 +57,9 @@ def test_leaf_that_is_down_is_named_through_the_gateway(
     """One leaf's fault is that leaf's alone."""
     faults.sshd_stopped("node03")
     ended = through_gateway("diff", "node[01-04]", "--format", "json")
-    assert 3 == ended.code, ended
-    assert ["node03"] == list(ended.envelope["missing"]), ended
-    assert [] == ended.envelope["drifts"], ended
+    assert 3 == ended.code, ended.text
+    assert ["node03"] == list(ended.envelope["missing"]), ended.text
+    assert [] == ended.envelope["drifts"], ended.text
 
 
 def test_gateway_that_is_down_ends_the_run_in_time(
@@ -67,8 +68,8 @@ def test_gateway_that_is_down_ends_the_run_in_time(
     """Without its gateway no leaf can be reached; every one of them is named, and nothing hangs."""
     faults.sshd_stopped(GATEWAY)
     ended = through_gateway("diff", "node[01-04]", "--format", "json")
-    assert 3 == ended.code, ended
-    assert sorted([GATEWAY, *LEAVES]) == sorted(ended.envelope["missing"]), ended
+    assert 3 == ended.code, ended.text
+    assert sorted([GATEWAY, *LEAVES]) == sorted(ended.envelope["missing"]), ended.text
 
 
 def _connections(cluster: Cluster, name: str) -> list[str]:
@@ -77,3 +78,19 @@ def _connections(cluster: Cluster, name: str) -> list[str]:
     with open(path, encoding="utf-8", errors="replace") as stream:
         accepted = [line.split() for line in stream if line.startswith("Accepted publickey")]
     return [words[words.index("from") + 1] for words in accepted]
+
+
+def test_ctrl_c_through_a_gateway_leaves_nothing_running(
+    cluster: Cluster, through_gateway: Command, faults: Faults
+) -> None:
+    """The gateway ends with its channel, and the leaves' probes with the gateway's connections."""
+    for name in cluster.names:
+        faults.file(name, "/etc/fakenvml.conf", "return.nvmlInit = hang\n")
+    process = through_gateway.start("snapshot", "--nodes", "node[01-04]")
+    assert all(cluster.node(name).loads("libnvidia-ml.so", 10.0) for name in LEAVES)
+    process.send_signal(signal.SIGINT)
+    ended = through_gateway.finish(process, 15.0)
+    assert 130 == ended.code, ended.text
+    assert {name: [] for name in cluster.names} == {
+        name: cluster.node(name).work_after(5.0) for name in cluster.names
+    }
