@@ -122,11 +122,20 @@ def cudnn_code(version: str) -> int:
     )
 
 
-def build_nccl(directory: str, version: str, *, behaviour: str = "answers", real_name: bool = False) -> str:
+def build_nccl(
+    directory: str,
+    version: str,
+    *,
+    behaviour: str = "answers",
+    real_name: bool = False,
+    exports: Sequence[str] = (),
+) -> str:
     """libnccl.so.2 with `ncclGetVersion` and the text "NCCL version X".
 
     `real_name` lays it out as a system package does: libnccl.so.2 is a link to libnccl.so.X.Y.Z.
+    `exports` are further functions, which fail, for a torch that resolves all symbols when it loads.
     """
+    failing = "".join(f"int {name}(void) {{ return 1; }}\n" for name in exports if name != "ncclGetVersion")
     source = f"""
         #include <signal.h>
         #include <unistd.h>
@@ -135,6 +144,7 @@ def build_nccl(directory: str, version: str, *, behaviour: str = "answers", real
         int ncclGetVersion(int *version) {{
             {BEHAVIOURS[behaviour]} *version = {nccl_code(version)}; return 0;
         }}
+        {failing}
     """
     return _build(directory, "libnccl.so.2", f"libnccl.so.{version}" if real_name else "", source)
 
