@@ -22,6 +22,7 @@ _DAEMONS = {
     "ntpd": "ntpd",
     "ptp4l": "ptp4l",
 }
+_LEAPS = ("normal", "insert second", "delete second")
 _STA_INS, _STA_DEL, _STA_UNSYNC = 0x10, 0x20, 0x40  # include/uapi/linux/timex.h
 _STA_NANO = 0x2000
 
@@ -65,18 +66,18 @@ def read(context: Context) -> Answer:
 def _service(context: Context, errors: List[str], not_examined: Dict[str, str]) -> _Service:
     ask = {"chrony": _chrony, "systemd-timesyncd": _timesyncd, "ntpd": _ntpd}
     running = _running(context)
-    # In a container with the host's network chronyd answers though its process is not to be seen.
-    names = running or (["chrony"] if context.exists(_CHRONY_SOCKET) else [])
-    name = names[0] if names else "chrony"
+    # In a container with the host's network chronyd answers though its process is not to be seen. A
+    # socket proves nothing: it stays behind when the service is killed.
+    name = running[0] if running else "chrony"
     try:
         if name in ask:
             return ask[name](context)
     except ProgramTimeout as error:
         errors.append(str(error))
     except ProgramFailed as error:
-        if names:
+        if running:
             not_examined["synchronised"] = str(error)
-    return _Service(name if names else "none", None, None, {})
+    return _Service(name if running else "none", None, None, {})
 
 
 def _running(context: Context) -> List[str]:
@@ -120,6 +121,8 @@ def _tracking(row: List[str]) -> _Service:
     stratum = int(row[-12]) if row[-12].isdigit() else 0
     if stratum == 0 or leap == "not synchronised":
         return _Service("chrony", False, "not synchronised", {"stratum": stratum})
+    if leap not in _LEAPS:
+        raise ProgramFailed(f"chronyc: no leap state: {leap[:40]}")
     notes = {
         "source": row[-13],
         "stratum": stratum,
