@@ -66,6 +66,10 @@ class Command:
         if interpreters:
             lines += ["[nodes.interpreters]", *_toml(interpreters)]
         (folder / "lab.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        # ClusterShell's own connect timeout, 10 s, goes before that of the ssh configuration.
+        shell = folder / "config" / "clustershell"
+        shell.mkdir(parents=True, exist_ok=True)
+        (shell / "defaults.conf").write_text("[task.info]\nconnect_timeout: 3\n", encoding="utf-8")
 
     def __call__(self, name: str, *arguments: str, timeout_s: float = 60.0) -> Ended:
         """One command to its end."""

@@ -75,8 +75,9 @@ def test_faults_on_one_node_are_unseen_on_the_others_and_mended(cluster: Cluster
 
 
 def test_work_left_on_a_node_is_seen_and_ended(cluster: Cluster, faults: Faults) -> None:
-    """A process that outlives its ssh session is listed; mending ends it."""
-    cluster.ssh("node01", "setsid sleep 60 >/dev/null 2>&1 </dev/null &")
+    """A process that outlives its session is listed; mending ends it."""
+    cluster.node("node01").run(["sh", "-c", "setsid sleep 60 >/dev/null 2>&1 </dev/null &"])
+    assert cluster.node("node01").loads("/sleep", 5.0)
     assert ["sleep 60"] == [process.command_line for process in cluster.node("node01").work()]
     faults.mend()
     assert [] == cluster.node("node01").work()

@@ -32,7 +32,7 @@ def through_gateway(cluster: Cluster, tmp_path: Path) -> Command:
     python.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {base_python()} "$@"\n', encoding="utf-8")
     python.chmod(0o755)
     settings = tmp_path / "config" / "clustershell"
-    settings.mkdir(parents=True)
+    settings.mkdir(parents=True, exist_ok=True)
     # The root of the tree must be this machine's short name.
     this = socket.gethostname().split(".")[0]
     (settings / "topology.conf").write_text(
