@@ -54,7 +54,9 @@ def ask(context: Context, program: str, libraries: Sequence[str]) -> Dict[str, O
     program = resolve_links(context, program)
     try:
         interpreter = read_elf(context.real(program)).interpreter
-    except (OSError, NotElf) as error:
+    except OSError as error:
+        raise LoaderUnknown(f"{program}: {error.strerror}") from error
+    except NotElf as error:
         raise LoaderUnknown(f"{program}: {error}") from error
     if interpreter is None:
         raise LoaderUnknown(f"{program}: asks for no loader (static, or a script)")
@@ -216,8 +218,9 @@ class LoaderRules:
                 yield "RUNPATH", self._expanded(folder, askers[0])
 
     def _default_folders(self) -> List[str]:
-        triplet = _TRIPLETS.get(self._kind[1]) if self._kind else None
-        multiarch = [f"/lib/{triplet}", f"/usr/lib/{triplet}"] if triplet else []
+        machines = [self._kind[1]] if self._kind else list(_TRIPLETS)
+        triplets = [_TRIPLETS[machine] for machine in machines if machine in _TRIPLETS]
+        multiarch = [f"{folder}/{triplet}" for triplet in triplets for folder in ("/lib", "/usr/lib")]
         return [*multiarch, "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
 
     def _expanded(self, folder: str, path: str) -> str:

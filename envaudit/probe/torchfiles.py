@@ -34,11 +34,23 @@ class Package(NamedTuple):
 
 
 def find_package(context: Context, name: str) -> Optional[Package]:
-    """The first folder of sys.path with a package of that name, as `import` would take it."""
-    for entry in context.interpreter.get("path", ()):
+    """The first folder of sys.path with a package of that name, as `import` would take it.
+
+    Raises:
+        PermissionError: it is nowhere to be seen, and one of the folders may not be read.
+    """
+    entries = context.interpreter.get("path", ())
+    for entry in entries:
         folder = os.path.join(entry, name)
         if context.exists(os.path.join(folder, "__init__.py")):
             return Package(folder, entry)
+    for entry in entries:
+        try:
+            context.list_dir(entry)
+        except PermissionError:
+            raise
+        except OSError:
+            continue  # sys.path names folders and zips that need not exist
     return None
 
 

@@ -355,6 +355,22 @@ def test_pci_bus_that_is_denied_is_noted(make_node: MakeNode) -> None:
     assert {"PCI inventory": "/sys/bus/pci/devices cannot be read"} == answer.notes["not_examined"]
 
 
+def test_gpus_of_amd_are_read_from_kfd(fake_node: Callable[[str], Context]) -> None:
+    """Targets, memory and compute units by KFD, the versions of the module and of ROCm; no NVIDIA facts."""
+    answer = gpu.read(fake_node("rocm-mi300"))
+    each = {"gfx": "gfx942", "memory_bytes": 206141652992, "compute_units": 304}
+    amd = {"driver": "6.8.5", "rocm": "6.2.0-66", "count": 2, "each": each, "devices": {}}
+    assert ("ok", {"amd": amd}) == answer[:2]
+
+
+def test_gpus_of_a_garbled_node_are_unknown(fake_node: Callable[[str], Context]) -> None:
+    """A module file of random bytes and an NVML that fails: partial or error, and no count."""
+    answer = gpu.read(fake_node("garbled"))
+    assert "partial" == answer.status
+    assert not {"driver", "count", "amd"} & set(answer.facts)
+    assert "Unknown Error (NVML 999)" in answer.errors[0]
+
+
 @pytest.mark.parametrize(
     ("environ", "count", "form"),
     [

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 
 from envaudit.probe.context import Answer, Context
-from envaudit.probe.sections import torch
+from envaudit.probe.sections import libraries, torch
 from envaudit.probe.torchfiles import Package, nccl_version_in, preloads_of, read_version
 from tests.probe import fakelibs
 
@@ -173,6 +173,15 @@ def test_torch_that_may_not_be_read_is_an_error(make_node: MakeNode) -> None:
         denied=[f"{SITE}/torch/version.py"],
     )
     answer = torch.read(node)
+    assert "error" == answer.status
+    assert "Permission denied" in answer.errors[0]
+
+
+@pytest.mark.parametrize("section", [torch, libraries])
+def test_torch_in_a_folder_that_may_not_be_read_is_an_error(make_node: MakeNode, section: Any) -> None:
+    """A site folder that nobody may list proves nothing about torch."""
+    node = make_node({f"{SITE}/torch/__init__.py": ""}, interpreter=INTERPRETER, denied=[SITE])
+    answer = section.read(node)
     assert "error" == answer.status
     assert "Permission denied" in answer.errors[0]
 

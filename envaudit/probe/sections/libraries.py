@@ -48,7 +48,10 @@ _CUDNN_PARTS = {
 
 def read(context: Context) -> Answer:
     """What the loader takes for this interpreter's torch; absent where there is no torch."""
-    package = torchfiles.find_package(context, "torch")
+    try:
+        package = torchfiles.find_package(context, "torch")
+    except PermissionError as error:
+        return Answer("error", {}, {}, (str(error),))
     if package is None:
         return Answer("absent", {})
     try:

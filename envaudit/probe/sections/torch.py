@@ -27,7 +27,10 @@ SCHEMA = 1
 
 def read(context: Context) -> Answer:
     """What the torch that this interpreter would import says of itself; absent where there is none."""
-    package = torchfiles.find_package(context, "torch")
+    try:
+        package = torchfiles.find_package(context, "torch")
+    except PermissionError as error:
+        return Answer("error", {}, {}, (str(error),))
     if package is None:
         return Answer("absent", {}, {"searched": len(context.interpreter.get("path", ()))})
     place = Places(context.interpreter).show(package.folder)
@@ -55,10 +58,10 @@ def read(context: Context) -> Answer:
 
 def _companion(context: Context, name: str, errors: List[str]) -> Optional[str]:
     """The version of a package beside torch, with its local tag; None where it is not installed."""
-    package = torchfiles.find_package(context, name)
-    if package is None:
-        return None
     try:
+        package = torchfiles.find_package(context, name)
+        if package is None:
+            return None
         return str(torchfiles.read_version(context, package)["__version__"])
     except (OSError, ValueError) as error:
         errors.append(f"{name}: {error}")
