@@ -6,7 +6,6 @@ too, and has neither ClusterShell nor the Python that the controller side is wri
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +18,8 @@ __all__ = ["Progress", "Request", "Target", "Transport", "gather"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     module = "gathering" if name == "gather" else "interface"
     value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict
@@ -26,6 +27,8 @@ def add_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AddSection:
     monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(folder)])
 
     def add(name: str, body: str, head: str = "SCHEMA = 7\n") -> None:
+        # The runner loads sections in its own process, which all tests share.
+        sys.modules.pop(f"{sections.__name__}.{name}", None)
         imports = "import os, time, signal\nfrom envaudit.probe.context import Answer\n"
         (folder / f"{name}.py").write_text(f"{imports}{head}\ndef read(context):\n    {body}\n")
 
