@@ -17,7 +17,7 @@ from envaudit.probe.context import ChildFailed, Context
 from envaudit.probe.elf import NotElf, texts
 from envaudit.probe.torchfiles import nccl_version_in
 
-CALL_TIMEOUT_S = 1.5
+CALL_TIMEOUT_S = 2.5
 
 
 def nccl_version(code: int) -> Optional[str]:

@@ -20,7 +20,7 @@ from envaudit.probe import child
 from envaudit.probe.context import Context, ProgramFailed, Ran
 from envaudit.probe.elf import Elf, NotElf, read_elf
 
-_TIMEOUT_S = 3.0
+_TIMEOUT_S = 5.0
 _CACHE = "/etc/ld.so.cache"
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _CACHE_LIMIT_BYTES = 1 << 24

@@ -52,7 +52,8 @@ def listen(context: Context, timeout_s: float) -> Told:
             status = child.end(pid)
         trouble = f"no answer within {timeout_s:g} s" if late else child.how_it_ended(status)
         return _told(said.decode("ascii", "replace"), trouble)
-    absent = [_no_library(f"{LIBRARY}: No such file or directory", absent=True), {"end": True}]
+    text = f"the driver's library does not load: {LIBRARY}: No such file or directory"
+    absent = [_no_library(text, absent=True), {"end": True}]
     lines = context.node.get("nvml", absent)
     return _told("\n".join(map(json.dumps, lines)), "the recorded answer is cut short")
 
@@ -84,14 +85,15 @@ def _lines() -> Iterator[Dict[str, Any]]:
     except OSError as error:
         # pynvml takes a broken library for an absent one; the loader's words tell them apart.
         text = str(error)
-        yield _no_library(text, absent=text.startswith(LIBRARY) and "No such file" in text)
+        absent = text.startswith(LIBRARY) and "No such file" in text
+        yield _no_library(f"the driver's library does not load: {text}", absent=absent)
         yield {"end": True}
         return
     # 8,000 lines to compile where no bytecode is at hand: only for who has the library.
     try:
         import pynvml
     except ImportError as error:
-        yield _no_library(f"pynvml: {error}", absent=False)
+        yield _no_library(f"NVML cannot be asked: {error} (install nvidia-ml-py)", absent=False)
         yield {"end": True}
         return
     system = _System(pynvml)

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import pytest
 
 from envaudit.probe.context import Answer, Context
+from envaudit.probe.elf import read_elf
 from envaudit.probe.sections import libraries
 from tests.probe import fakelibs
 from tests.probe.test_loader import PYTHON, mapped
@@ -337,7 +338,7 @@ def loader_call() -> str:
     """The call that the section makes on the fake node."""
     libs = "/env/lib/python3.11/site-packages/torch/lib"
     preload = f"{libs}/libtorch_global_deps.so:{libs}/libtorch_cuda.so"
-    return f"/lib64/ld-linux-x86-64.so.2 --preload {preload} --list /env/bin/python"
+    return f"{read_elf(PYTHON).interpreter} --preload {preload} --list /env/bin/python"
 
 
 LISTED: List[str] = [

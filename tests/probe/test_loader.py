@@ -176,6 +176,9 @@ def test_loader_on_a_damaged_library_is_unknown(tmp_path: Path) -> None:
         ask(live(), PYTHON, [str(damaged)])
 
 
+@pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="ldconfig prints another word for each architecture"
+)
 def test_cache_agrees_with_ldconfig() -> None:
     """Every soname of this machine's ld.so.cache has the path that ldconfig prints first."""
     ran = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True)

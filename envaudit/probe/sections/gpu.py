@@ -105,7 +105,7 @@ def _system_facts(
         facts["cuda"] = cuda_version(values["cuda"])
     errors: List[str] = []
     if system.get("load_error"):
-        errors.append(f"the driver's library does not load: {system['load_error']}")
+        errors.append(system["load_error"])
     elif system.get("init") == nvml.VERSION_MISMATCH:
         library = _version_of(system.get("library")) or values.get("nvml")
         kernel = facts["module"] or "(its version is not visible here)"

@@ -37,6 +37,8 @@ from envaudit.probe.loader import LoaderRules, LoaderUnknown, Taken, ask, resolv
 from envaudit.probe.places import Places
 
 SCHEMA = 1
+# A cold prefix on a network filesystem: the loader maps some thirty files, then three are loaded.
+DEADLINE_S = 15.0
 
 _CORES = ("libtorch_cuda.so", "libtorch_hip.so", "libtorch_cpu.so")
 # The parts that a libcudnn.so.N opens by name; releases add others, which are seen beside it.
