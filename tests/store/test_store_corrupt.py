@@ -123,6 +123,16 @@ def _detected(store: Store, name: str, whole: Snapshot) -> bool:
     return loaded is None
 
 
+def test_bytes_after_the_end_are_refused(store: Store) -> None:
+    """Another file that was joined on is not quietly left out."""
+    name = keep(store)
+    path = _path(store, name)
+    for more in (b"x", path.read_bytes()):
+        path.write_bytes(path.read_bytes() + more)
+        with pytest.raises(InputError, match="bytes follow the end of the gzip data"):
+            store.load(name)
+
+
 def test_changed_head_is_found_by_verify(store: Store) -> None:
     """What section digests do not cover, the digest in the file's name does."""
     name = keep(store)

@@ -9,13 +9,15 @@ import re
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import List, Tuple
+from typing import Any, Callable, List, Tuple
 
 import pytest
 
 from envaudit.errors import InputError, UsageError
 from envaudit.store import Store
+from envaudit.store.temporaries import is_temporary
 from tests.store.snapshots import TOOL, keep, snapshot_of
 
 
@@ -74,6 +76,46 @@ def test_store_entries_are_in_the_order_of_time(store: Store) -> None:
     early = keep(store, 2, at="2026-11-30T09:00:00Z")
     same_second = [keep(store, value, at="2026-11-30T10:00:00Z") for value in range(10, 20)]
     assert [early, *same_second, late] == [entry.name for entry in store.entries()]
+
+
+def test_store_file_has_the_time_of_its_writing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the nanosecond: the kernel's own stamp would be the same for runs some milliseconds apart."""
+    now_ns = 1_796_000_000_123_456_789
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns)
+    name = keep(store)
+    assert now_ns == os.stat(os.path.join(store.path, "snapshots", name)).st_mtime_ns
+
+
+def test_store_syncs_content_before_the_name_and_the_name_after(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut a name that is there leads to its content, and a kept snapshot has its name."""
+    keep(store)
+    steps: List[str] = []
+
+    def place_of(path: str) -> str:
+        name = os.path.basename(path)
+        return "temporary" if is_temporary(name) else "folder" if name in ("snapshots", "good") else "file"
+
+    def watch(name: str, real: Callable[..., None]) -> Callable[..., None]:
+        def call(*arguments: Any) -> None:
+            last = arguments[-1]
+            path = os.readlink(f"/proc/self/fd/{last}") if name == "fsync" else str(last)
+            steps.append(f"{name} {place_of(path)}")
+            real(*arguments)
+
+        return call
+
+    for name in ("fsync", "link", "replace"):
+        monkeypatch.setattr(os, name, watch(name, getattr(os, name)))
+    store.write(
+        snapshot_of(["n"]), captured_at="2026-11-30T11:00:00Z", tool=TOOL, host="login", tags=["good"]
+    )
+    monkeypatch.undo()
+    snapshot = ["fsync temporary", "link file", "fsync folder"]
+    # The tag's folder is new: the folder that holds it is synced first.
+    tag = ["fsync file", "fsync temporary", "replace file", "fsync folder"]
+    assert [*snapshot, *tag] == steps
 
 
 def test_store_entry_tells_what_its_head_says(store: Store) -> None:
