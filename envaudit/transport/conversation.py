@@ -107,7 +107,9 @@ class Conversation(Listener):
             nonce=self._nonce,
             node=self.target.node,
             deadline_s=self._request.timeout_s,
-            request=self._request.for_probe(launch=self._transport.launch, tool=self._tool),
+            request=self._request.for_probe(
+                launch=self._transport.launch, tool=self._tool, python=self.target.python
+            ),
         )
         worker.write(header)
         worker.write(self._payload.zip_bytes)

@@ -87,15 +87,16 @@ class _BoundedClient:
     def _close(self, abort: bool, timeout: bool) -> None:
         listener = _listener(self.worker)
         stdin, stderr = self.worker.SNAME_STDIN, self.worker.SNAME_STDERR
-        # A node's BOOT ends everything it started when its standard input closes.
-        if stdin in self.streams:
-            del self.streams[stdin]
-        # An aborted program is not waited for first: hundreds may be aborted in a row.
-        self.popen.end(0.0 if abort else GRACE_S)
-        if listener is not None and stderr in self.streams:
-            last_words = _rest_of(self.streams[stderr].fd)
-            if last_words:
-                listener.hear(str(self.key), None, last_words, is_stderr=True)
+        if listener is not None:
+            # A node's BOOT ends everything it started when its standard input closes.
+            if stdin in self.streams:
+                del self.streams[stdin]
+            # An aborted program is not waited for first: hundreds may be aborted in a row.
+            self.popen.end(0.0 if abort else GRACE_S)
+            if stderr in self.streams:
+                last_words = _rest_of(self.streams[stderr].fd)
+                if last_words:
+                    listener.hear(str(self.key), None, last_words, is_stderr=True)
         super()._close(abort, timeout)  # type: ignore[misc]
 
 

@@ -44,10 +44,11 @@ class Request:
     timeout_s: float = 60.0
     fanout: int = 64
 
-    def for_probe(self, *, launch: str, tool: str) -> dict[str, Any]:
+    def for_probe(self, *, launch: str, tool: str, python: str) -> dict[str, Any]:
         """The request as the probe reads it."""
         return {
             "launch": launch,
+            "python": python,
             "tool": tool,
             "workdir": self.workdir,
             "sections": list(self.sections) or None,

@@ -56,8 +56,12 @@ class Program:
         """The exit status, None while it runs; negative for a signal."""
         return self._process.poll() if self._process else self._failed
 
+    def kill(self) -> None:
+        """End it at once, as ClusterShell ends the channel to a gateway that it needs no more."""
+        self.signal_group(signal.SIGKILL)
+
     def wait(self) -> int:
-        """The exit status, after `end` has been called."""
+        """The exit status; what does not leave by itself is ended."""
         return self.end(GRACE_S)
 
     def end(self, patience_s: float) -> int:
