@@ -1,4 +1,4 @@
-"""Child processes that cannot outlive their welcome: forked functions and programs.
+"""Child processes that cannot outlive their welcome, and functions called in one.
 
 Every child stays in the process group it was born into, so that whoever ends that group (the
 transport's boot, Ctrl-C) ends all of them. Every child also carries an alarm with the default
@@ -13,9 +13,10 @@ import os
 import select
 import signal
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 _GRACE_S = 1.0
+_EXIT_S = 0.3
 _READ_BYTES = 1 << 16
 # A child keeps no handler of the process it came from: neither for being ended nor, as pytest and
 # `-X faulthandler` have them, for a crash.
@@ -30,26 +31,6 @@ _SIGNALS = (
     signal.SIGFPE,
     signal.SIGILL,
 )
-
-
-class Ran(NamedTuple):
-    """What a program said: its exit status (negative: the signal that ended it) and its two texts."""
-
-    rc: int
-    stdout: str
-    stderr: str
-
-
-class ProgramFailed(Exception):
-    """A program gave no answer; the text names it and says why."""
-
-
-class ProgramMissing(ProgramFailed):
-    """The program is not on PATH, or not executable."""
-
-
-class ProgramTimeout(ProgramFailed):
-    """The program was ended at its deadline."""
 
 
 class ChildFailed(Exception):
@@ -69,7 +50,7 @@ def fork(function: Callable[[int], None], deadline_s: float) -> Tuple[int, int]:
         return pid, reading
     try:
         os.close(reading)
-        _become_child(deadline_s)
+        become_child(deadline_s)
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(null, stream)
@@ -95,11 +76,13 @@ def call(function: Callable[[], Any], timeout_s: float, limit_bytes: int = 1 << 
         write_all(fd, text.encode("ascii"))
 
     pid, fd = fork(say, timeout_s)
+    ended = False
     try:
         (said,), late = read_until([fd], time.monotonic() + timeout_s, limit_bytes)
+        ended = not late and len(said) <= limit_bytes
     finally:
         os.close(fd)
-        status = end(pid)
+        status = reap(pid) if ended else end(pid)
     if late:
         raise ChildFailed(f"no answer within {timeout_s:g} s")
     if len(said) > limit_bytes:
@@ -111,77 +94,6 @@ def call(function: Callable[[], Any], timeout_s: float, limit_bytes: int = 1 << 
     if "error" in answer:
         raise ChildFailed(answer["error"])
     return answer["value"]
-
-
-def run(
-    argv: Sequence[str],
-    environ: Mapping[str, str],
-    timeout_s: float,
-    *,
-    cwd: Optional[str] = None,
-    limit_bytes: int = 1 << 20,
-) -> Ran:
-    """Run a program without a shell, without standard input, with English messages.
-
-    Raises:
-        ProgramMissing: it is not on the PATH of `environ`.
-        ProgramTimeout: it, or who inherited its output, was still there after `timeout_s`.
-        ProgramFailed: it said more than `limit_bytes`.
-    """
-    pid, out, err = start(argv, dict(environ, LC_ALL="C", LANGUAGE="C"), timeout_s, cwd=cwd)
-    status = None
-    try:
-        (stdout, stderr), late = read_until([out, err], time.monotonic() + timeout_s, limit_bytes)
-        too_long = max(len(stdout), len(stderr)) > limit_bytes
-        if not late and not too_long:
-            status = wait(pid, timeout_s)
-    finally:
-        os.close(out)
-        os.close(err)
-        if status is None:
-            status = end(pid)
-    if late:
-        raise ProgramTimeout(f"{argv[0]}: no answer within {timeout_s:g} s")
-    if too_long:
-        raise ProgramFailed(f"{argv[0]}: more than {limit_bytes} bytes of output")
-    rc = 0 if status is None else _exit_code(status)
-    return Ran(rc, stdout.decode("utf-8", "surrogateescape"), stderr.decode("utf-8", "surrogateescape"))
-
-
-def start(
-    argv: Sequence[str], environ: Mapping[str, str], timeout_s: float, *, cwd: Optional[str] = None
-) -> Tuple[int, int, int]:
-    """Start a program; returns its pid and the reading ends of its stdout and stderr.
-
-    Raises:
-        ProgramMissing: it is not on the PATH of `environ`.
-    """
-    program = find_program(argv[0], environ)
-    out_reading, out_writing = os.pipe()
-    err_reading, err_writing = os.pipe()
-    pid = os.fork()
-    if not pid:
-        _exec(program, list(argv), dict(environ), cwd, timeout_s, (out_writing, err_writing))
-    os.close(out_writing)
-    os.close(err_writing)
-    return pid, out_reading, err_reading
-
-
-def find_program(name: str, environ: Mapping[str, str]) -> str:
-    """The path of a program as the PATH of `environ` finds it.
-
-    Raises:
-        ProgramMissing: nothing executable of that name is there.
-    """
-    if "/" in name:
-        candidates = [name]
-    else:
-        candidates = [os.path.join(folder, name) for folder in environ.get("PATH", os.defpath).split(":")]
-    for candidate in candidates:
-        # A relative PATH entry would run what lies in the working directory.
-        if os.path.isabs(candidate) and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
-            return candidate
-    raise ProgramMissing(f"{name}: not found")
 
 
 def read_until(fds: Sequence[int], deadline: float, limit_bytes: int) -> Tuple[List[bytes], bool]:
@@ -249,11 +161,20 @@ def end(pid: int) -> Optional[int]:
     return wait(pid, _GRACE_S)
 
 
+def reap(pid: int) -> Optional[int]:
+    """The wait status of a child that has said all it had to say; one that lingers is ended.
+
+    A pipe closes a moment before its process has ended, and `end` lists all processes of the node.
+    """
+    status = wait(pid, _EXIT_S)
+    return end(pid) if status is None else status
+
+
 def how_it_ended(status: Optional[int]) -> str:
     """A wait status in words: `ended by SIGSEGV`."""
     if status is None:
         return "could not be ended"
-    code = _exit_code(status)
+    code = exit_code(status)
     if code >= 0:
         return f"ended with exit status {code} and no answer"
     try:
@@ -262,42 +183,21 @@ def how_it_ended(status: Optional[int]) -> str:
         return f"ended by signal {-code}"
 
 
-def _exit_code(status: int) -> int:
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
 def arm(deadline_s: float) -> None:
     """Set this child's own alarm: it ends a second after `deadline_s` from now."""
     signal.setitimer(signal.ITIMER_REAL, deadline_s + _GRACE_S)
 
 
-def _become_child(deadline_s: float) -> None:
+def become_child(deadline_s: float) -> None:
+    """In a forked child: drop the handlers it was born with, and arm its alarm."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     arm(deadline_s)
 
 
-def _exec(
-    program: str,
-    argv: List[str],
-    environ: Dict[str, str],
-    cwd: Optional[str],
-    timeout_s: float,
-    outputs: Tuple[int, int],
-) -> NoReturn:
-    try:
-        _become_child(timeout_s)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(outputs[0], 1)
-        os.dup2(outputs[1], 2)
-        if cwd is not None:
-            os.chdir(cwd)
-        os.execve(program, argv, environ)  # noqa: S606 (no shell is the point)
-    except OSError as error:
-        os.write(2, f"{program}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
-    finally:
-        os._exit(126)
+def exit_code(status: int) -> int:
+    """A wait status as subprocess has it: the exit status, or the negative number of the signal."""
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def _tree(top: int) -> List[int]:

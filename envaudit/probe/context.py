@@ -12,9 +12,10 @@ import os
 import stat
 from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
 
-from envaudit.probe import child
+from envaudit.probe import child, program
 from envaudit.probe.answer import Answer
-from envaudit.probe.child import ChildFailed, ProgramFailed, ProgramMissing, ProgramTimeout, Ran
+from envaudit.probe.child import ChildFailed
+from envaudit.probe.program import ProgramFailed, ProgramMissing, ProgramTimeout, Ran
 
 __all__ = [
     "Answer",
@@ -42,6 +43,7 @@ class Context:
         environ: the environment the node's work runs in.
         workdir: the folder whose repository and environment are meant.
         launch: how the node was reached: local, ssh, slurm, exec, inband or prolog.
+        asked: the interpreter as it was asked for, `python3` or a path; empty where nobody chose.
         live: whether this is the machine itself; only then may a section touch it other than
             through the methods here (ctypes, NVML, sockets).
         node: the node.json of a fake node, for what only system calls tell; empty on a live one.
@@ -54,6 +56,7 @@ class Context:
         environ: Mapping[str, str],
         workdir: str,
         launch: str,
+        asked: str = "",
         interpreter: Union[Mapping[str, Any], Callable[[], Mapping[str, Any]]],
         node: Optional[Mapping[str, Any]] = None,
     ) -> None:
@@ -61,6 +64,7 @@ class Context:
         self.environ = environ
         self.workdir = workdir
         self.launch = launch
+        self.asked = asked
         self.live = os.path.normpath(root) == "/"
         self._interpreter: Union[Mapping[str, Any], Callable[[], Mapping[str, Any]], InterpreterUnknown] = (
             interpreter
@@ -79,6 +83,7 @@ class Context:
             environ=node.get("environ", {}),
             workdir=node.get("workdir", "/"),
             launch=node.get("launch", "ssh"),
+            asked=node.get("asked", "python3"),
             interpreter=node.get("interpreter", {}),
             node=node,
         )
@@ -212,7 +217,7 @@ class Context:
             ProgramFailed: it said more than `limit_bytes`.
         """
         if self.live:
-            return child.run(argv, self.environ, timeout_s, limit_bytes=limit_bytes)
+            return program.run(argv, self.environ, timeout_s, limit_bytes=limit_bytes)
         told = self._commands.get(" ".join(argv))
         if told is None:
             raise ProgramMissing(f"{argv[0]}: not found")

@@ -7,7 +7,6 @@ without `-I`, in the working directory, with the environment as it is.
 
 from __future__ import annotations
 
-import glob
 import os
 import site
 import stat
@@ -142,13 +141,23 @@ def _runs_at_start(executable: str) -> Iterator[str]:
         yield os.path.join(prefix, "bin")
         yield os.path.join(prefix, "pyvenv.cfg")
         for lib in ("lib", "lib64"):
-            standard = glob.glob(os.path.join(glob.escape(prefix), lib, "python3*"))
+            standard = _entries(os.path.join(prefix, lib), start="python3")
             folders.update(standard)
             for name in ("site-packages", "dist-packages"):
                 folders.update(os.path.join(folder, name) for folder in standard)
     for folder in sorted(folders):
         yield folder
-        yield from sorted(glob.glob(os.path.join(glob.escape(folder), "*.pth")))
+        yield from _entries(folder, end=".pth")
+
+
+def _entries(folder: str, start: str = "", end: str = "") -> List[str]:
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [
+        os.path.join(folder, name) for name in sorted(names) if name.startswith(start) and name.endswith(end)
+    ]
 
 
 def writer_of(path: str) -> Optional[str]:

@@ -16,9 +16,9 @@ import os
 import struct
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from envaudit.probe import child
 from envaudit.probe.context import Context, ProgramFailed, Ran
 from envaudit.probe.elf import Elf, NotElf, read_elf
+from envaudit.probe.program import run
 
 _TIMEOUT_S = 5.0
 _CACHE = "/etc/ld.so.cache"
@@ -87,7 +87,7 @@ def _list(context: Context, argv: Sequence[str]) -> Ran:
         return ran
     # glibc's --list stops at the first that is missing. This text is glibc's: musl runs the program.
     tracing = dict(context.environ, LD_TRACE_LOADED_OBJECTS="1")
-    return child.run([word for word in argv if word != "--list"], tracing, _TIMEOUT_S)
+    return run([word for word in argv if word != "--list"], tracing, _TIMEOUT_S)
 
 
 def _listed(context: Context, text: str) -> Dict[str, Optional[str]]:

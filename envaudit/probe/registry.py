@@ -9,10 +9,11 @@ A section module has
 
 from __future__ import annotations
 
-import pkgutil
+import os
+import zipimport
 from importlib import import_module
 from types import ModuleType
-from typing import List
+from typing import Iterable, List, Set
 
 from envaudit.probe import sections
 
@@ -21,8 +22,23 @@ DEFAULT_DEADLINE_S = 5.0
 
 def section_names() -> List[str]:
     """The names of all sections, sorted; works in a folder and inside a zip, and imports none."""
-    found = pkgutil.iter_modules(sections.__path__)
-    return sorted(module.name for module in found if not module.name.startswith("_"))
+    found: Set[str] = set()
+    for place in sections.__path__:
+        found.update(name[: -len(".py")] for name in _files(place) if name.endswith(".py"))
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def _files(place: str) -> Iterable[str]:
+    # pkgutil answers the same, from the same table of the zip, and imports inspect to do so: 5 to
+    # 10 ms on every node.
+    try:
+        return os.listdir(place)
+    except NotADirectoryError:
+        archive = zipimport.zipimporter(place).archive
+        prefix = place[len(archive) + 1 :] + os.sep
+        table = zipimport._zip_directory_cache[archive]  # type: ignore[attr-defined]
+        inside = (path[len(prefix) :] for path in table if path.startswith(prefix))
+        return [name for name in inside if os.sep not in name]
 
 
 def load_section(name: str) -> ModuleType:

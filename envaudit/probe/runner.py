@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from envaudit.probe import Refused, child, interpreter, registry
+from envaudit.probe import Refused, child, interpreter, program, registry
 from envaudit.probe.answer import error_row, row_of
 from envaudit.probe.context import Context, InterpreterUnknown
 
@@ -30,6 +30,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
     Args:
         request: all keys are optional.
             launch: how the node was reached (local, ssh, slurm, exec, inband, prolog);
+            python: the interpreter as it was asked for, which says nothing of what it turned out to be;
             workdir: the folder whose repository is meant, default the current one; `~/` is home;
             sections: the names of the sections to read, default all;
             root: `/`, or a folder with `node.json` and `root/`;
@@ -54,6 +55,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
             environ=_environment(),
             workdir=workdir,
             launch=request.get("launch") or "local",
+            asked=request.get("python") or "",
             interpreter={},
         )
         asked = _Asked(workdir)
@@ -113,8 +115,8 @@ class _Asked:
         cwd = workdir if os.path.isdir(workdir) else "/"
         try:
             argv = interpreter.question(sys.executable)
-            self._pid, out, err = child.start(argv, os.environ, interpreter.TIMEOUT_S, cwd=cwd)
-        except child.ProgramMissing as error:
+            self._pid, out, err = program.start(argv, os.environ, interpreter.TIMEOUT_S, cwd=cwd)
+        except program.ProgramMissing as error:
             self._why = str(error)
         else:
             self.said = {out: bytearray(), err: bytearray()}
@@ -137,7 +139,9 @@ class _Asked:
         texts = [bytes(text) for text in self.said.values()] or [b"", b""]
         for fd in self.said:
             os.close(fd)
-        status = child.end(self._pid) if self._pid else None
+        status = None
+        if self._pid:
+            status = child.end(self._pid) if self._why or self.open else child.reap(self._pid)
         complaint = texts[1].decode("utf-8", "replace").strip().splitlines()
         told: Dict[str, Any] = {}
         try:
@@ -188,7 +192,7 @@ class _Reading:
         if self.row is not None:
             return
         if not chunk:
-            self._fail(child.how_it_ended(child.wait(self._pid, 1.0)))
+            self._fail(child.how_it_ended(child.reap(self._pid)))
         elif len(self._said) > ANSWER_LIMIT_BYTES:
             self._fail(f"more than {ANSWER_LIMIT_BYTES >> 20} MiB of facts")
 
@@ -203,11 +207,14 @@ class _Reading:
         """Give up: the deadline has passed."""
         self._fail(f"not read within {self.deadline - self._started:g} s")
 
-    def close(self) -> None:
-        """End the child, if it has not ended, and all below it."""
+    def close(self, *, late: bool) -> None:
+        """End the child and all below it, at once when it is late, else if it does not end by itself."""
         os.close(self.fd)
         os.close(self._outlet)
-        child.end(self._pid)
+        if late:
+            child.end(self._pid)
+        else:
+            child.reap(self._pid)
 
     def _take(self, said: Dict[str, Any]) -> None:
         if "row" in said:
@@ -250,12 +257,13 @@ def _gather(readings: List[_Reading], asked: Optional[_Asked]) -> None:
                 poller.unregister(fd)
             asked.late()
         for fd, reading in list(hearing.items()):
-            if reading.row is None and reading.deadline <= now:
+            late = reading.row is None and reading.deadline <= now
+            if late:
                 reading.late()
             if reading.row is not None:
                 poller.unregister(fd)
                 del hearing[fd]
-                reading.close()
+                reading.close(late=late)
     if asked and not told:
         asked.line()
 

@@ -9,8 +9,7 @@ from typing import Callable
 
 import pytest
 
-from envaudit.probe.child import ProgramFailed
-from envaudit.probe.context import ChildFailed, Context, ProgramMissing, ProgramTimeout
+from envaudit.probe.context import ChildFailed, Context, ProgramFailed, ProgramMissing, ProgramTimeout
 from tests.probe.processes import is_gone
 
 MakeNode = Callable[..., Context]

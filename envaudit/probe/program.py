@@ -1,0 +1,124 @@
+"""Programs: found on PATH, run without a shell and without input, ended at their deadline."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
+
+from envaudit.probe import child
+
+
+class Ran(NamedTuple):
+    """What a program said: its exit status (negative: the signal that ended it) and its two texts."""
+
+    rc: int
+    stdout: str
+    stderr: str
+
+
+class ProgramFailed(Exception):
+    """A program gave no answer; the text names it and says why."""
+
+
+class ProgramMissing(ProgramFailed):
+    """The program is not on PATH, or not executable."""
+
+
+class ProgramTimeout(ProgramFailed):
+    """The program was ended at its deadline."""
+
+
+def run(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    timeout_s: float,
+    *,
+    cwd: Optional[str] = None,
+    limit_bytes: int = 1 << 20,
+) -> Ran:
+    """Run a program without a shell, without standard input, with English messages.
+
+    Raises:
+        ProgramMissing: it is not on the PATH of `environ`.
+        ProgramTimeout: it, or who inherited its output, was still there after `timeout_s`.
+        ProgramFailed: it said more than `limit_bytes`.
+    """
+    pid, out, err = start(argv, dict(environ, LC_ALL="C", LANGUAGE="C"), timeout_s, cwd=cwd)
+    status = None
+    try:
+        (stdout, stderr), late = child.read_until([out, err], time.monotonic() + timeout_s, limit_bytes)
+        too_long = max(len(stdout), len(stderr)) > limit_bytes
+        if not late and not too_long:
+            status = child.wait(pid, timeout_s)
+    finally:
+        os.close(out)
+        os.close(err)
+        if status is None:
+            status = child.end(pid)
+    if late:
+        raise ProgramTimeout(f"{argv[0]}: no answer within {timeout_s:g} s")
+    if too_long:
+        raise ProgramFailed(f"{argv[0]}: more than {limit_bytes} bytes of output")
+    rc = 0 if status is None else child.exit_code(status)
+    return Ran(rc, stdout.decode("utf-8", "surrogateescape"), stderr.decode("utf-8", "surrogateescape"))
+
+
+def start(
+    argv: Sequence[str], environ: Mapping[str, str], timeout_s: float, *, cwd: Optional[str] = None
+) -> Tuple[int, int, int]:
+    """Start a program; returns its pid and the reading ends of its stdout and stderr.
+
+    Raises:
+        ProgramMissing: it is not on the PATH of `environ`.
+    """
+    program = find_program(argv[0], environ)
+    out_reading, out_writing = os.pipe()
+    err_reading, err_writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        _exec(program, list(argv), dict(environ), cwd, timeout_s, (out_writing, err_writing))
+    os.close(out_writing)
+    os.close(err_writing)
+    return pid, out_reading, err_reading
+
+
+def find_program(name: str, environ: Mapping[str, str]) -> str:
+    """The path of a program as the PATH of `environ` finds it.
+
+    Raises:
+        ProgramMissing: nothing executable of that name is there.
+    """
+    if "/" in name:
+        candidates = [name]
+    else:
+        candidates = [os.path.join(folder, name) for folder in environ.get("PATH", os.defpath).split(":")]
+    for candidate in candidates:
+        # A relative PATH entry would run what lies in the working directory.
+        if os.path.isabs(candidate) and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise ProgramMissing(f"{name}: not found")
+
+
+def _exec(
+    program: str,
+    argv: List[str],
+    environ: Dict[str, str],
+    cwd: Optional[str],
+    timeout_s: float,
+    outputs: Tuple[int, int],
+) -> NoReturn:
+    try:
+        child.become_child(timeout_s)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(outputs[0], 1)
+        os.dup2(outputs[1], 2)
+        if cwd is not None:
+            os.chdir(cwd)
+        os.execve(program, argv, environ)  # noqa: S606 (no shell is the point)
+    except OSError as error:
+        os.write(2, f"{program}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
+    finally:
+        os._exit(126)
