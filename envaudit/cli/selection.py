@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import socket
-import sys
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.cli import references
@@ -156,7 +155,7 @@ def choose_targets(
     for node in nodes:
         python = options.python or own.get(node, common)
         if transport_name == "local":
-            python = local_python(python)
+            check_local_python(python)
         elif transport_name == "exec" and not python.startswith("/"):
             raise UsageError(
                 f"the exec transport needs an absolute interpreter for {node}, got '{python}'",
@@ -166,17 +165,13 @@ def choose_targets(
     return tuple(targets)
 
 
-def local_python(python: str) -> str:
-    """An interpreter of this machine as an absolute path.
+def check_local_python(python: str) -> None:
+    """Refuse an interpreter that this machine does not have.
 
-    `python3` is looked up on PATH as the launch would: an activated environment comes first there.
+    A bare name is looked up on PATH as a launch would do it: an activated environment comes first.
     """
-    path = shutil.which(os.path.expanduser(python))
-    if path is None and python == DEFAULT_PYTHON:
-        path = sys.executable
-    if path is None:
+    if shutil.which(python) is None:
         raise NeededError(f"there is no interpreter '{python}'", next_step="Name one with --python.")
-    return os.path.abspath(path)
 
 
 def _interpreters(table: Mapping[str, str]) -> Dict[str, str]:

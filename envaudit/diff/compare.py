@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from envaudit.diff.launch import launches
+from envaudit.diff.launch import STARTS, choices
 from envaudit.diff.paths import PathFilter
 from envaudit.diff.sides import section_sides
 from envaudit.diff.walk import View, walk
@@ -95,7 +95,9 @@ def _differences(
         return
     nodes = sorted((fingerprint.node for fingerprint in fingerprints), key=natural_key)
     rank = {node: place for place, node in enumerate(nodes)}
-    view = View(rank, launches(fingerprints), choose, paths)
+    chosen = {start: choices(start, fingerprints) for start in STARTS}
+    starts = {start: of for start, of in chosen.items() if len(set(of.values())) > 1}
+    view = View(rank, starts, choose, paths)
     names = {name for fingerprint, _ in classes.values() for name in fingerprint.sections}
     for name in paths.covered(names):
         sides = section_sides(name, list(classes.values()))

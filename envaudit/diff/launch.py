@@ -1,37 +1,65 @@
 """Facts that belong to how the probe was started, not to the node.
 
 An ssh session and a Slurm step have other variables, limits and visible GPUs on a healthy node.
-Such facts are compared between nodes of one launch only.
+Two environments that were asked for by different paths lie at different places, and may still be
+alike in all that matters. Such facts are compared only between nodes that were started alike.
 """
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Tuple
+from typing import Dict, Iterable, NamedTuple, Tuple
 
 from envaudit.model.fingerprint import Fingerprint
 
-# `host/launch` itself says how the probe was started; that two differ is no drift.
-LAUNCH_PATH = ("host", "launch")
+Path = Tuple[str, ...]
 
-LAUNCH_PATHS: Tuple[Tuple[str, ...], ...] = (
-    # Found through PATH, CUDA_HOME and LD_LIBRARY_PATH; a step of `srun --export=NONE` has none of them.
-    ("cuda", "compat"),
-    ("cuda", "home"),
-    ("cuda", "libcuda"),
-    ("cuda", "nvcc"),
-    ("env",),
-    ("git",),
-    ("gpu", "visible"),
-    ("libraries",),
-    ("limits",),
+
+class Start(NamedTuple):
+    """One thing that whoever starts a probe chooses.
+
+    Attributes:
+        said: the fact that names the choice; that two differ is no drift by itself.
+        paths: the facts, and all below them, that follow from the choice.
+    """
+
+    said: Path
+    paths: Tuple[Path, ...]
+
+
+LAUNCH = Start(
+    said=("host", "launch"),
+    paths=(
+        # Found through PATH, CUDA_HOME and LD_LIBRARY_PATH; a step of `srun --export=NONE` has none.
+        ("cuda", "compat"),
+        ("cuda", "home"),
+        ("cuda", "libcuda"),
+        ("cuda", "nvcc"),
+        ("env",),
+        ("git",),
+        ("gpu", "visible"),
+        ("libraries",),
+        ("limits",),
+    ),
 )
+INTERPRETER = Start(
+    said=("python", "asked"),
+    paths=(
+        ("conda", "name"),
+        ("conda", "prefix"),
+        ("python", "exec_prefix"),
+        ("python", "executable"),
+        ("python", "prefix"),
+        ("python", "site_packages"),
+    ),
+)
+STARTS = (LAUNCH, INTERPRETER)
 
 
-def launches(fingerprints: Iterable[Fingerprint]) -> Dict[str, str]:
-    """The launch of each node; `unknown` where the host section does not say."""
+def choices(start: Start, fingerprints: Iterable[Fingerprint]) -> Dict[str, str]:
+    """What was chosen for each node; `unknown` where its section does not say."""
     found = {}
     for fingerprint in fingerprints:
-        host = fingerprint.sections.get("host")
-        launch = host.facts.get("launch") if host is not None else None
-        found[fingerprint.node] = launch if isinstance(launch, str) else "unknown"
+        section = fingerprint.sections.get(start.said[0])
+        choice = section.facts.get(start.said[1]) if section is not None else None
+        found[fingerprint.node] = choice if isinstance(choice, str) else "unknown"
     return found

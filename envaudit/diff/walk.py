@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from envaudit.diff import launch, packages
+from envaudit.diff import packages
+from envaudit.diff.launch import STARTS, Start
 from envaudit.diff.paths import PathFilter
 from envaudit.diff.sides import Side, alike, merged, split
 from envaudit.model.canonical import Fact
@@ -21,13 +22,14 @@ class View:
 
     Attributes:
         rank: the place of each node in sorted order.
-        launch_of: the launch of each node; empty once nodes of one launch are looked at.
+        starts: for each thing that whoever starts a probe chooses, what was chosen for each node.
+            Only those are there that are not the same for all nodes that are looked at.
         choose: finds the reference among groups.
         paths: what is compared at all.
     """
 
     rank: Mapping[str, int]
-    launch_of: Mapping[str, str]
+    starts: Mapping[Start, Mapping[str, str]]
     choose: Choose
     paths: PathFilter
 
@@ -35,11 +37,12 @@ class View:
 def walk(view: View, segments: Tuple[str, ...], sides: Sequence[Side]) -> Iterator[Drift]:
     """The drifts at and below a path; an ancestor comes before what is inside it."""
     path = join_path(*segments)
-    if segments == launch.LAUNCH_PATH or view.paths.ignores(path):
+    if any(segments == start.said for start in STARTS) or view.paths.ignores(path):
         return
-    if segments in launch.LAUNCH_PATHS and len(set(view.launch_of.values())) > 1:
-        yield from _walk_by_launch(view, segments, sides)
-        return
+    for start in view.starts:
+        if segments in start.paths:
+            yield from _walk_by_start(view, start, segments, sides)
+            return
     sides = merged(sides)
     present = [side for side in sides if side.state == "present"]
     if len(present) < 2 or not all(isinstance(side.value, dict) for side in present):
@@ -87,10 +90,12 @@ def _walk_package(view: View, segments: Tuple[str, ...], inside: Mapping[str, Li
             told.append(list(labels))
 
 
-def _walk_by_launch(view: View, segments: Tuple[str, ...], sides: Sequence[Side]) -> Iterator[Drift]:
-    """Compare nodes of one launch; what differs only between launches is one unknown drift."""
-    by_launch = split(sides, view.launch_of)
-    one_launch = replace(view, launch_of={})
+def _walk_by_start(
+    view: View, start: Start, segments: Tuple[str, ...], sides: Sequence[Side]
+) -> Iterator[Drift]:
+    """Compare nodes that were started alike; what differs only between starts is one unknown drift."""
+    by_launch = split(sides, view.starts[start])
+    one_launch = replace(view, starts={other: of for other, of in view.starts.items() if other is not start})
     said = []
     for name in sorted(by_launch):
         others = [

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from envaudit.cli import selection
 from envaudit.cli.configuration import Configuration, Nodes
-from envaudit.errors import InputError, UsageError
+from envaudit.errors import InputError, NeededError, UsageError
 from envaudit.model.codec import NODE_NAME
 
 
@@ -101,10 +99,7 @@ def test_interpreter_of_exec_must_be_absolute() -> None:
         selection.choose_targets(options(), Configuration(), ["n1"], "exec")
 
 
-def test_interpreter_of_this_machine_is_the_first_on_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An activated environment comes first on PATH."""
-    (tmp_path / "python3").symlink_to(sys.executable)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin")
-    assert str(tmp_path / "python3") == selection.local_python("python3")
+def test_interpreter_that_this_machine_does_not_have_is_told() -> None:
+    """Before anything is started."""
+    with pytest.raises(NeededError, match="no interpreter '/nowhere/python'"):
+        selection.choose_targets(options("--python", "/nowhere/python"), Configuration(), ["n1"], "local")

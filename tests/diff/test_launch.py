@@ -7,7 +7,7 @@ from typing import Dict, Tuple
 import pytest
 
 from envaudit.diff import compare
-from envaudit.diff.launch import LAUNCH_PATHS
+from envaudit.diff.launch import INTERPRETER, LAUNCH, Start
 from envaudit.model import Group, join_path
 from tests.diff.nodes import fingerprint, training_node
 
@@ -46,13 +46,33 @@ def test_compare_facts_of_the_node_differ_across_launches() -> None:
     assert ("gpu/driver", "changed") == (drift.path, drift.kind)
 
 
-@pytest.mark.parametrize("segments", LAUNCH_PATHS, ids="/".join)
-def test_compare_each_launch_path_is_unknown_between_launches(segments: Tuple[str, ...]) -> None:
-    """Every entry of the table is honoured, sections and facts alike."""
+CASES = [(LAUNCH, path) for path in LAUNCH.paths] + [(INTERPRETER, path) for path in INTERPRETER.paths]
+
+
+@pytest.mark.parametrize(
+    ("start", "segments"),
+    CASES,
+    ids=lambda value: "/".join(value) if isinstance(value[0], str) else value.said[1],
+)
+def test_compare_what_follows_from_a_choice_is_unknown_between_choices(
+    start: Start, segments: Tuple[str, ...]
+) -> None:
+    """Every entry of both tables is honoured, sections and facts alike; the choice is no drift."""
     nodes = []
-    for node, launch, value in (("a", "ssh", 1), ("b", "slurm", 2)):
+    for node, choice, value in (("a", "one", 1), ("b", "two", 2)):
         facts: Dict[str, object] = {"value": value}
         for segment in reversed(segments[1:]):
             facts = {segment: facts}
-        nodes.append(fingerprint(node, **{"host": {"launch": launch}, segments[0]: facts}))
+        sections = {segments[0]: facts}
+        sections.setdefault(start.said[0], {})[start.said[1]] = choice
+        nodes.append(fingerprint(node, **sections))
     assert [(join_path(*segments), "unknown")] == [(drift.path, drift.kind) for drift in compare(nodes)]
+
+
+def test_compare_place_of_one_interpreter_that_turned_out_to_be_two_is_drift() -> None:
+    """`python3` that is another on one node is what the audit is for."""
+    nodes = [
+        fingerprint(node, python={"asked": "python3", "executable": f"/{where}/bin/python3"})
+        for node, where in (("a", "opt"), ("b", "usr"))
+    ]
+    assert [("python/executable", "changed")] == [(drift.path, drift.kind) for drift in compare(nodes)]

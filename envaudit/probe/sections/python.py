@@ -26,6 +26,8 @@ def read(context: Context) -> Answer:
     """What the interpreter says of itself when it is started as its user starts it."""
     told = context.interpreter
     facts: Dict[str, Any] = {key: told.get(key) for key in _TEXTS}
+    # Where the environment lies is compared only between nodes that were asked for the same one.
+    facts["asked"] = context.asked or None
     facts["flags"] = dict(told.get("flags", {}))
     facts["site_packages"] = list(told.get("site_packages", []))
     put = Placeholders(context.environ, host_names(context)).put
