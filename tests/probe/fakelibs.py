@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from typing import Dict, Optional, Sequence, Tuple
 
@@ -287,13 +288,15 @@ def build_torch(
     git_version: str = "5c4886908584029761b579af026dcfb627c84070",
     installer: str = "pip",
     preloads: str = "",
+    libraries_in: str = "",
 ) -> str:
     """A `torch` folder as the probe reads it, with version.py, dist-info and torch/lib.
 
     `cuda=None` makes a CPU build, without libtorch_cuda.so. `static_nccl` puts the version text
     into libtorch_cuda.so instead of needing a libnccl, as conda builds of the pytorch channel do.
     Nothing of it can be imported: __init__.py raises. `preloads` is the body of its
-    `_load_global_deps`, from which the probe reads what torch loads by path.
+    `_load_global_deps`, from which the probe reads what torch loads by path. `libraries_in` is the
+    folder that holds the libraries where torch/lib has only links to them, as conda-forge lays it out.
     """
     folder = os.path.join(site_packages, "torch")
     library = os.path.join(folder, "lib")
@@ -342,6 +345,17 @@ def build_torch(
             search=search,
             search_dirs=search_dirs,
         )
+    compile_library(
+        os.path.join(folder, f"_C.{sysconfig.get_config_var('SOABI')}.so"),
+        "int extension;",
+        needs=("libtorch_python.so",),
+        search="RPATH",
+        search_dirs=("$ORIGIN/lib",),
+    )
+    if libraries_in:
+        for name in os.listdir(library):
+            os.replace(os.path.join(library, name), os.path.join(libraries_in, name))
+            os.symlink(os.path.join(libraries_in, name), os.path.join(library, name))
     return folder
 
 

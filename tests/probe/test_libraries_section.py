@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -30,6 +31,11 @@ class Environment:
         """One of torch's own libraries."""
         return os.path.join(self.site, "torch", "lib", name)
 
+    @property
+    def extension(self) -> str:
+        """The extension module of torch."""
+        return os.path.join(self.site, "torch", f"_C.{sysconfig.get_config_var('SOABI')}.so")
+
     def context(self, environ: Optional[Dict[str, str]] = None) -> Context:
         """This machine, where the interpreter is of this environment."""
         return Context(
@@ -44,6 +50,7 @@ class Environment:
                 "site_packages": [self.site],
                 "user_site": "/home/nobody/.local/lib/python3.11/site-packages",
                 "user_site_enabled": False,
+                "soabi": sysconfig.get_config_var("SOABI"),
             },
         )
 
@@ -117,7 +124,7 @@ def test_libraries_taken_are_those_a_process_maps(
     opened = [environment.torch("libtorch_global_deps.so")]
     if by_torch:
         opened.append(os.path.join(environment.site, "nvidia", "nccl", "lib", "libnccl.so.2"))
-    opened.append(environment.torch("libtorch_cuda.so"))
+    opened.append(environment.extension)
     maps = mapped(opened, environ)
     loaded = next(os.path.join(maps[name], name) for name in maps if name.startswith("libnccl.so"))
     nccl = environment.read(environ).facts["nccl"]
@@ -166,6 +173,35 @@ def test_libraries_rescued_by_torch_are_those_of_the_wheels(tmp_path: Path) -> N
         answer.facts["nccl"]["path"],
         answer.facts["nccl"]["via"],
     )
+
+
+def test_libraries_of_conda_forge_lie_in_the_prefix(tmp_path: Path) -> None:
+    """torch/lib holds links to the prefix's lib, where NCCL is a package of its own."""
+    environment = Environment(tmp_path / "env")
+    lib = str(environment.prefix / "lib")
+    fakelibs.build_nccl(lib, "2.27.3", real_name=True)
+    fakelibs.build_cudart(lib, "12.9.79", real_name=True)
+    needs = ("libcudart.so.12", "libnccl.so.2")
+    fakelibs.build_torch(
+        environment.site, "2.8.0", cuda="12.9", needs=needs, search_dirs=["$ORIGIN"], libraries_in=lib
+    )
+    # The links are followed by name, and $ORIGIN is the folder of the name: conda-forge patches it.
+    fakelibs.compile_library(
+        os.path.join(lib, "libtorch_cuda.so"),
+        "int at_cuda;",
+        soname="libtorch_cuda.so",
+        needs=needs,
+        search="RPATH",
+        search_dirs=["$ORIGIN", "$ORIGIN/../../../.."],
+    )
+    answer = environment.read()
+    assert ("{prefix}/lib/libnccl.so.2", "2.27.3", "RPATH") == (
+        answer.facts["nccl"]["path"],
+        answer.facts["nccl"]["version"],
+        answer.facts["nccl"]["via"],
+    )
+    assert f"{lib}/libnccl.so.2.27.3" == os.path.realpath(f"{lib}/libnccl.so.2")
+    assert lib == mapped([environment.extension], {})["libnccl.so.2.27.3"]
 
 
 def test_libraries_that_nothing_provides_are_named(tmp_path: Path) -> None:
@@ -245,7 +281,9 @@ def test_libraries_with_a_damaged_torch_say_why(tmp_path: Path) -> None:
     Path(environment.torch("libtorch_cuda.so")).write_bytes(whole[:700])
     answer = environment.read()
     assert "partial" == answer.status
-    assert "libtorch_cuda.so" in answer.errors[0]
+    assert [f"{environment.torch('libtorch_cuda.so')}: table at"] == [
+        error.rpartition("table at")[0] + "table at" for error in answer.errors[1:]
+    ]
     assert {"{site}/nvidia/nccl/lib/libnccl.so.2": "2.30.7"} == answer.facts["copies"]["nccl"]
 
 
@@ -337,13 +375,16 @@ def node_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def loader_call() -> str:
     """The call that the section makes on the fake node."""
     libs = "/env/lib/python3.11/site-packages/torch/lib"
-    preload = f"{libs}/libtorch_global_deps.so:{libs}/libtorch_cuda.so"
+    extension = f"{os.path.dirname(libs)}/_C.{sysconfig.get_config_var('SOABI')}.so"
+    preload = f"{libs}/libtorch_global_deps.so:{extension}"
     return f"{read_elf(PYTHON).interpreter} --preload {preload} --list /env/bin/python"
 
 
 LISTED: List[str] = [
     "\tlinux-vdso.so.1 (0x00007f0000000000)",
-    "\t/env/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so (0x00007f0000000000)",
+    f"\t/env/lib/python3.11/site-packages/torch/_C.{sysconfig.get_config_var('SOABI')}.so (0x0)",
+    "\tlibtorch_python.so => /env/lib/python3.11/site-packages/torch/lib/libtorch_python.so (0x0)",
+    "\tlibtorch_cuda.so => /env/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so (0x0)",
     "\tlibnccl.so.2 => /env/lib/python3.11/site-packages/torch/lib/../../nvidia/nccl/lib/libnccl.so.2 (0x0)",
     "\tlibcudnn.so.9 => not found",
 ]
