@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
+from envaudit.probe.secrets import clean
+
 # The limits of the model that reads the answer (envaudit.model.canonical and codec): what is
 # beyond them would make it refuse all sections of the node, not one.
 _MAX_DEPTH = 31
@@ -78,7 +80,8 @@ def _check(value: object, where: str, depth: int) -> None:
 
 
 def _bounded(errors: Sequence[str]) -> List[str]:
-    texts = [text[:_MAX_ERROR_TEXT] for text in errors[:_MAX_ERRORS]]
+    # The words of a program or an exception may quote a URL with its credentials.
+    texts = [clean(text[:_MAX_ERROR_TEXT]) for text in errors[:_MAX_ERRORS]]
     if len(errors) > _MAX_ERRORS:
         texts.append(f"and {len(errors) - _MAX_ERRORS} more")
     return texts

@@ -7,16 +7,20 @@ without `-I`, in the working directory, with the environment as it is.
 
 from __future__ import annotations
 
+import json
 import os
 import site
 import stat
 import sys
+import time
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
-from envaudit.probe import Refused
+from envaudit.probe import Refused, child, program
 
 TIMEOUT_S = 4.0
+# What a pipe holds without a reader (64 KiB), less some.
 LIMIT_BYTES = 60_000
+_READ_BYTES = 1 << 16
 
 # ASCII has separators for this: importing json would cost the child 10 to 15 ms.
 _FIELD = "\x1e"
@@ -92,6 +96,58 @@ def parse(said: bytes, environ: Mapping[str, str]) -> Dict[str, Any]:
     # The `-B` of the question is not the user's.
     told["flags"]["dont_write_bytecode"] = int(bool(environ.get("PYTHONDONTWRITEBYTECODE")))
     return told
+
+
+class Asked:
+    """The interpreter that is describing itself, and what it said so far."""
+
+    def __init__(self, workdir: str) -> None:
+        self.deadline = time.monotonic() + TIMEOUT_S
+        self.said: Dict[int, bytearray] = {}
+        self._why = ""
+        self._pid = 0
+        cwd = workdir if os.path.isdir(workdir) else "/"
+        try:
+            argv = question(sys.executable)
+            self._pid, out, err = program.start(argv, os.environ, TIMEOUT_S, cwd=cwd)
+        except program.ProgramMissing as error:
+            self._why = str(error)
+        else:
+            self.said = {out: bytearray(), err: bytearray()}
+        self.open = set(self.said)
+
+    def hear(self, fd: int) -> None:
+        """Take what it said on one of its two pipes; an end, or too much, closes that pipe."""
+        chunk = os.read(fd, _READ_BYTES)
+        self.said[fd] += chunk
+        if not chunk or len(self.said[fd]) > LIMIT_BYTES:
+            self.open.discard(fd)
+
+    def late(self) -> None:
+        """Give up: the deadline has passed."""
+        self._why = f"did not describe itself within {TIMEOUT_S:g} s"
+        self.open.clear()
+
+    def line(self) -> bytes:
+        """What each section is told: the description, or why there is none. Ends the interpreter."""
+        texts = [bytes(text) for text in self.said.values()] or [b"", b""]
+        for fd in self.said:
+            os.close(fd)
+        status = None
+        if self._pid:
+            status = child.end(self._pid) if self._why or self.open else child.reap(self._pid)
+        complaint = texts[1].decode("utf-8", "replace").strip().splitlines()
+        told: Dict[str, Any] = {}
+        try:
+            told["interpreter"] = parse(texts[0], os.environ)
+        except ValueError as error:
+            ended = child.how_it_ended(status) if status else str(error)
+            told["error"] = f"{sys.executable}: {self._why or (complaint[-1] if complaint else ended)}"
+        line = json.dumps(told).encode("ascii")
+        if len(line) >= LIMIT_BYTES:
+            told = {"error": f"{sys.executable}: its description is {len(line)} bytes long"}
+            line = json.dumps(told).encode("ascii")
+        return line + b"\n"
 
 
 def check_trust(executable: str) -> None:

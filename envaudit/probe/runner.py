@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from envaudit.probe import Refused, child, interpreter, program, registry
+from envaudit.probe import Refused, child, interpreter, registry
 from envaudit.probe.answer import error_row, row_of
 from envaudit.probe.context import Context, InterpreterUnknown
 
@@ -58,7 +58,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
             asked=request.get("python") or "",
             interpreter={},
         )
-        asked = _Asked(workdir)
+        asked = interpreter.Asked(workdir)
     else:
         context = Context.of_fixture(root)
     _load_ahead(names)
@@ -102,58 +102,6 @@ def _wanted(names: Optional[List[str]]) -> List[str]:
         if name not in known:
             raise Refused(f"there is no section {name!r}; there are {', '.join(known)}.")
     return sorted(set(names))
-
-
-class _Asked:
-    """The interpreter that is describing itself, and what it said so far."""
-
-    def __init__(self, workdir: str) -> None:
-        self.deadline = time.monotonic() + interpreter.TIMEOUT_S
-        self.said: Dict[int, bytearray] = {}
-        self._why = ""
-        self._pid = 0
-        cwd = workdir if os.path.isdir(workdir) else "/"
-        try:
-            argv = interpreter.question(sys.executable)
-            self._pid, out, err = program.start(argv, os.environ, interpreter.TIMEOUT_S, cwd=cwd)
-        except program.ProgramMissing as error:
-            self._why = str(error)
-        else:
-            self.said = {out: bytearray(), err: bytearray()}
-        self.open = set(self.said)
-
-    def hear(self, fd: int) -> None:
-        """Take what it said on one of its two pipes; an end, or too much, closes that pipe."""
-        chunk = os.read(fd, _READ_BYTES)
-        self.said[fd] += chunk
-        if not chunk or len(self.said[fd]) > interpreter.LIMIT_BYTES:
-            self.open.discard(fd)
-
-    def late(self) -> None:
-        """Give up: the deadline has passed."""
-        self._why = f"did not describe itself within {interpreter.TIMEOUT_S:g} s"
-        self.open.clear()
-
-    def line(self) -> bytes:
-        """What each section is told: the description, or why there is none. Ends the interpreter."""
-        texts = [bytes(text) for text in self.said.values()] or [b"", b""]
-        for fd in self.said:
-            os.close(fd)
-        status = None
-        if self._pid:
-            status = child.end(self._pid) if self._why or self.open else child.reap(self._pid)
-        complaint = texts[1].decode("utf-8", "replace").strip().splitlines()
-        told: Dict[str, Any] = {}
-        try:
-            told["interpreter"] = interpreter.parse(texts[0], os.environ)
-        except ValueError as error:
-            ended = child.how_it_ended(status) if status else str(error)
-            told["error"] = f"{sys.executable}: {self._why or (complaint[-1] if complaint else ended)}"
-        line = json.dumps(told).encode("ascii")
-        if len(line) >= interpreter.LIMIT_BYTES:
-            told = {"error": f"{sys.executable}: its description is {len(line)} bytes long"}
-            line = json.dumps(told).encode("ascii")
-        return line + b"\n"
 
 
 class _Reading:
@@ -227,7 +175,7 @@ class _Reading:
         self.row = error_row(self._name, self._schema, why)
 
 
-def _gather(readings: List[_Reading], asked: Optional[_Asked]) -> None:
+def _gather(readings: List[_Reading], asked: Optional[interpreter.Asked]) -> None:
     """Listen to all children until each section has its row."""
     poller = select.poll()
     hearing = {reading.fd: reading for reading in readings}

@@ -144,6 +144,12 @@ def test_long_errors_are_cut_to_what_the_model_takes(add_section: AddSection) ->
     assert "and 745 more" == fingerprint.sections["many"].errors[-1]
 
 
+def test_secret_in_an_error_stays_on_the_node(add_section: AddSection) -> None:
+    """What an exception quotes may be a URL with its credentials."""
+    add_section("bad", "raise OSError('cannot reach https://alice:hunter2@host/x')")
+    assert ["OSError: cannot reach https://host/x"] == read("bad")["bad"]["errors"]
+
+
 def test_interpreter_that_cannot_start_costs_the_sections_that_ask_for_it(
     add_section: AddSection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
