@@ -66,8 +66,7 @@ def value_text(value: Fact) -> str:
         return printable(" ".join(part for part in named if isinstance(part, str)))
     if isinstance(value, dict) and isinstance(value.get("value"), str):
         return value_text(value["value"])
-    if isinstance(value, (dict, list)):
-        return printable(canonical_json(value))
+    # Canonical JSON is ASCII with every control escaped: printable as it is.
     return canonical_json(value)
 
 
@@ -78,7 +77,7 @@ def value_texts(values: Sequence[Fact], limit: int = 0) -> List[str]:
     """
     texts = [value_text(value) for value in values]
     if len(set(texts)) < len(texts):
-        texts = [printable(canonical_json(value)) for value in values]
+        texts = [canonical_json(value) for value in values]
     return _around_difference(texts, limit) if limit else texts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, Sequence, Tuple
 
+from envaudit.model.canonical import Fact
 from envaudit.model.drift import Drift, join_path, split_path
 from envaudit.model.nodeset import fold
 from envaudit.rules.registry import Evidence, Found, Policy, rule
@@ -62,9 +63,18 @@ def _echoes(drifts: Sequence[Drift]) -> Dict[str, str]:
         if drift.path.startswith("conda/packages/"):
             path = f"packages/distributions/{drift.path[len('conda/packages/') :]}"
             echo = inside.get((path, drift.outliers))
-            if echo is not None and echo.kind == drift.kind:
+            if echo is not None and _versions(echo) == _versions(drift):
                 echoes[drift.path] = path
     return echoes
+
+
+def _versions(drift: Drift) -> List[Tuple[str, Fact]]:
+    """What the groups say, in their order; of a whole package its version."""
+    return [
+        (group.state, group.value.get("version") if isinstance(group.value, dict) else group.value)
+        for group in drift.groups
+        if group.state != "unknown"
+    ]
 
 
 def _folded(outliers: Tuple[str, ...], drifts: Sequence[Drift]) -> Found:

@@ -111,3 +111,9 @@ def test_package_only_versions_asked_for_tells_tags_as_versions() -> None:
     """The tag is part of the version field that was asked for."""
     only = PathFilter.of(only=["conda/packages/*/version"])
     assert [("version", ["2+a", "2+b"])] == told(package("2+a"), package("2+b"), paths=only)
+
+
+def test_package_only_builds_asked_for_tells_builds_of_other_versions() -> None:
+    """A version that is not asked for explains nothing either."""
+    only = PathFilter.of(only=["conda/packages/*/build"])
+    assert [("build", ["py0", "py1"])] == told(package("1", "py0"), package("2", "py1"), paths=only)

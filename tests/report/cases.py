@@ -17,7 +17,7 @@ DOWN = Missing(
     "Check that 'ssh node11 true' works, or leave it out: --nodes 'node[01-10]'.",
 )
 # Everything a node may try on the reader's screen.
-HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\n\u202egnp.exe\u2066\u200b\u2028\x9b31m[red]no[/red]\udcff::error::"
+HOSTILE = "\x7f\x1b]0;owned\x07\x1b[2J\r\n\u202egnp.exe\u2066\u200b\u2028\x9b31m[red]no[/red]\udcff::error::"
 
 
 def nodes(first: int, last: int, **changes: Any) -> List[Fingerprint]:
@@ -133,7 +133,7 @@ def hostile() -> Report:
     bad = fingerprint(
         "node02",
         host={"launch": "ssh"},
-        env={"NCCL_ALGO": HOSTILE, f"X{HOSTILE}": "1"},
+        env={"LIST": [HOSTILE], "NCCL_ALGO": HOSTILE, f"X{HOSTILE}": "1"},
         packages=Section("packages", 1, "error", errors=(HOSTILE,)),
         torch=Section("torch", 1, "absent"),
         libraries=Section("libraries", 1, "absent"),

@@ -138,3 +138,27 @@ def test_drift_rule_distribution_that_differs_elsewhere_is_a_finding_of_its_own(
         training_node("e", packages={"distributions": {"numpy": {"version": "2.0.1"}}}),
     ]
     assert [("d",), ("e",)] == [finding.nodes for finding in findings([*nodes, *odd])]
+
+
+def test_drift_rule_distribution_of_yet_another_version_is_a_finding_of_its_own() -> None:
+    """Conda brought one version and pip wrote another over it: both are told."""
+    inside = {"packages": {"distributions": {"numpy": {"version": "1.26.4"}}}}
+    nodes = [training_node(node, **inside) for node in ("a", "b")]
+    odd = training_node(
+        "c",
+        conda={"packages": {"numpy": package("2.0.1"), "pytorch": package("2.4.1")}},
+        packages={"distributions": {"numpy": {"version": "2.1.0"}}},
+    )
+    assert ["conda/packages/numpy/version", "packages/distributions/numpy/version"] == [
+        finding.path for finding in findings([*nodes, odd])
+    ]
+
+
+def test_drift_rule_package_missing_from_conda_and_extra_from_pip_is_two_findings() -> None:
+    """It moved from one installer to the other: neither side alone says so."""
+    nodes = [training_node(node, conda_packages={"scipy": package("1.14")}) for node in ("a", "b")]
+    distributions = training_node("c").sections["packages"].facts["distributions"]
+    odd = training_node("c", packages={"distributions": {**distributions, "scipy": {"version": "1.14"}}})
+    assert ["conda/packages/scipy is missing", "packages/distributions/scipy is extra"] == [
+        finding.message for finding in findings([*nodes, odd])
+    ]
