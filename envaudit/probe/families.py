@@ -128,13 +128,15 @@ FAMILIES: Tuple[Family, ...] = (
 )
 
 
+_BY_STEM: Dict[str, Family] = {family.stem: family for family in FAMILIES}
+# Their file names carry libtool's interface age, not the release: libmpi.so.40.30.5 is Open MPI 4.1.5.
+_NAMES_THAT_LIE = ("mpi", "ucx", "libfabric", "rccl", "miopen", "hip", "nccl_net")
+
+
 def family_of(file_name: str) -> Optional[Family]:
     """The family a file belongs to by its name, such as libcudart-a7b20f20.so.11.0."""
     match = re.match(r"lib([\w-]+?)(?:-[0-9a-f]{8})?\.so(?:\.|$)", file_name)
     return _BY_STEM.get(match.group(1)) if match else None
-
-
-_BY_STEM: Dict[str, Family] = {family.stem: family for family in FAMILIES}
 
 
 def version_in_name(file_name: str) -> Optional[str]:
@@ -171,10 +173,6 @@ def told_version(
         except (OSError, NotElf):
             told = None
     return _three_parts(told)
-
-
-# Their file names carry libtool's interface age, not the release: libmpi.so.40.30.5 is Open MPI 4.1.5.
-_NAMES_THAT_LIE = ("mpi", "ucx", "libfabric", "rccl", "miopen", "hip", "nccl_net")
 
 
 def loaded_version(

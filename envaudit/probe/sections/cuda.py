@@ -28,6 +28,7 @@ from envaudit.probe.places import Places
 SCHEMA = 1
 
 _LOCAL = "/usr/local"
+_HEADER = r"#define\s+CUDA_VERSION\s+(\d{4,6})\b"
 
 
 def read(context: Context) -> Answer:
@@ -116,9 +117,6 @@ def _toolkit_version(context: Context, folder: str) -> Optional[str]:
         if match:
             return f"{int(match.group(1)) // 1000}.{int(match.group(1)) % 1000 // 10}"
     return None
-
-
-_HEADER = r"#define\s+CUDA_VERSION\s+(\d{4,6})\b"
 
 
 def _manifest(context: Context, folder: str) -> Dict[str, str]:

@@ -174,15 +174,10 @@ class _Reading:
         if self.places.prefix:
             folders.append(os.path.join(self.places.prefix, "lib"))
         for folder in dict.fromkeys(os.path.normpath(folder) for folder in folders):
-            # The name with one number is the soname, under which the loader would find it.
-            for name in sorted(
-                self._list(folder), key=lambda name: (not re.search(r"\.so\.\d+$", name), name)
-            ):
-                if ".so" in name:
-                    yield os.path.join(folder, name)
-        for name in sorted(self.rules.cache(), key=_soname_first):
-            if family_of(name):
-                yield from self.rules.cached(name)
+            for name in sorted(filter(family_of, self._list(folder)), key=_soname_first):
+                yield os.path.join(folder, name)
+        for name in sorted(filter(family_of, self.rules.cache()), key=_soname_first):
+            yield from self.rules.cached(name)
 
     def _list(self, folder: str) -> List[str]:
         try:
