@@ -42,9 +42,17 @@ def fork(function: Callable[[int], None], deadline_s: float) -> Tuple[int, int]:
 
     The child's standard streams are /dev/null: what a library prints is no part of an answer. It
     leaves by `os._exit`, and its own alarm ends it a second after `deadline_s`.
+
+    Raises:
+        OSError: no more processes or descriptors are to be had.
     """
     reading, writing = os.pipe()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if pid:
         os.close(writing)
         return pid, reading
@@ -75,7 +83,10 @@ def call(function: Callable[[], Any], timeout_s: float, limit_bytes: int = 1 << 
             text = json.dumps({"error": f"{type(error).__name__}: {error}"})
         write_all(fd, text.encode("ascii"))
 
-    pid, fd = fork(say, timeout_s)
+    try:
+        pid, fd = fork(say, timeout_s)
+    except OSError as error:
+        raise ChildFailed(f"no process for it: {error.strerror}") from error
     ended = False
     try:
         (said,), late = read_until([fd], time.monotonic() + timeout_s, limit_bytes)

@@ -110,7 +110,7 @@ class Asked:
         try:
             argv = question(sys.executable)
             self._pid, out, err = program.start(argv, os.environ, TIMEOUT_S, cwd=cwd)
-        except program.ProgramMissing as error:
+        except program.ProgramFailed as error:
             self._why = str(error)
         else:
             self.said = {out: bytearray(), err: bytearray()}

@@ -43,7 +43,7 @@ def run(
     Raises:
         ProgramMissing: it is not on the PATH of `environ`.
         ProgramTimeout: it, or who inherited its output, was still there after `timeout_s`.
-        ProgramFailed: it said more than `limit_bytes`.
+        ProgramFailed: it said more than `limit_bytes`, or could not be started.
     """
     pid, out, err = start(argv, dict(environ, LC_ALL="C", LANGUAGE="C"), timeout_s, cwd=cwd)
     status = None
@@ -72,11 +72,19 @@ def start(
 
     Raises:
         ProgramMissing: it is not on the PATH of `environ`.
+        ProgramFailed: no more processes or descriptors are to be had.
     """
     program = find_program(argv[0], environ)
-    out_reading, out_writing = os.pipe()
-    err_reading, err_writing = os.pipe()
-    pid = os.fork()
+    pipes: List[int] = []
+    try:
+        pipes.extend(os.pipe())
+        pipes.extend(os.pipe())
+        pid = os.fork()
+    except OSError as error:
+        for fd in pipes:
+            os.close(fd)
+        raise ProgramFailed(f"{argv[0]}: no process for it: {error.strerror}") from error
+    out_reading, out_writing, err_reading, err_writing = pipes
     if not pid:
         _exec(program, list(argv), dict(environ), cwd, timeout_s, (out_writing, err_writing))
     os.close(out_writing)

@@ -118,16 +118,28 @@ class _Reading:
         self._cap_s = cap_s
         self._started = time.monotonic()
         self.deadline = self._started + min(registry.DEFAULT_DEADLINE_S, cap_s)
+        self.fd = self._outlet = -1
+        try:
+            self._start(context)
+        except OSError as error:
+            self._fail(f"no process for it: {error.strerror}")
+
+    def _start(self, context: Context) -> None:
         # The interpreter's words go in here; the pipe holds more than `interpreter.LIMIT_BYTES`.
         inbox, self._outlet = os.pipe()
 
         def read(fd: int) -> None:
             if context.live:
                 context.await_interpreter(lambda: _told(inbox))
-            _read_section(name, context, fd, cap_s)
+            _read_section(self._name, context, fd, self._cap_s)
 
-        self._pid, self.fd = child.fork(read, self.deadline - self._started)
-        os.close(inbox)
+        try:
+            self._pid, self.fd = child.fork(read, self.deadline - self._started)
+        except OSError:
+            os.close(self._outlet)
+            raise
+        finally:
+            os.close(inbox)
 
     def hear(self) -> None:
         """Take what the child said; the end of its pipe without a row is its crash."""
@@ -178,7 +190,7 @@ class _Reading:
 def _gather(readings: List[_Reading], asked: Optional[interpreter.Asked]) -> None:
     """Listen to all children until each section has its row."""
     poller = select.poll()
-    hearing = {reading.fd: reading for reading in readings}
+    hearing = {reading.fd: reading for reading in readings if reading.row is None}
     for fd in list(hearing) + list(asked.open if asked else ()):
         poller.register(fd, select.POLLIN)
     told = asked is None

@@ -30,13 +30,16 @@ _TOKEN = re.compile(
     r"|pypi-[A-Za-z0-9_-]{16,}"
     r"|npm_[A-Za-z0-9]{16,}"
     r"|wandb_[A-Za-z0-9_]{16,}"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
     r"|-----BEGIN[ A-Z]*PRIVATE KEY-----.*?(?:-----END[ A-Z]*PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
 _NAME = r"token(?!iz)|secret|passw(?:or)?d|passphrase|credential|(?:api|access)_?key|auth(?!or)|signature"
+# Bounded, so that no text, however it repeats, takes long.
 _ASSIGNED = re.compile(
-    rf"(?<![/\w.-])(?P<name>[\w.-]*(?:{_NAME})[\w.-]*\s*[=:]\s*|--[\w-]*(?:{_NAME})[\w-]*\s+)(?P<value>[^\s&;,'\"]+)",
+    rf"(?<![/\w.-])(?P<name>[\w.-]{{0,64}}(?:{_NAME})[\w.-]{{0,64}}\s{{0,8}}[=:]\s{{0,8}}"
+    rf"|--[\w-]{{0,64}}(?:{_NAME})[\w-]{{0,64}}\s{{1,8}})"
+    r"(?P<value>[^\s&;,'\"]+)",
     re.IGNORECASE,
 )
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<rest>[^\s'\"<>]*)")

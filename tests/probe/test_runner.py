@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from envaudit.model.codec import fingerprint_of_answer
 from envaudit.probe import Refused, registry, sections
 from envaudit.probe.runner import probe
+from tests.conftest import PROJECT
 from tests.probe.processes import is_gone
 
 AddSection = Callable[..., None]
@@ -180,6 +182,28 @@ def test_request_for_an_unknown_section_is_refused() -> None:
     """A section that does not exist is no empty answer."""
     with pytest.raises(Refused, match="there is no section 'gpus'"):
         probe({"sections": ["gpus"]})
+
+
+@pytest.mark.parametrize("descriptors", [10, 14, 20, 30])
+def test_node_without_free_descriptors_answers_all_the_same(descriptors: int) -> None:
+    """Where neither pipes nor processes are to be had, sections say so, each for itself."""
+    asked = (
+        "import sys, json, resource; sys.path.insert(0, sys.argv[1]);"
+        "from envaudit.probe.runner import probe;"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}));"
+        "print(json.dumps(probe({})))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-B", "-c", asked, str(PROJECT)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    got = rows(json.loads(ran.stdout))
+    assert registry.section_names() == sorted(got)
+    told = [row for row in got.values() if row["errors"] and "Too many open files" in row["errors"][0]]
+    assert told
 
 
 def test_answer_states_the_time_and_version_that_it_was_given() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -75,6 +76,16 @@ def test_name_of_a_secret_is_known(name: str) -> None:
 def test_name_of_a_setting_is_no_secret(name: str) -> None:
     """A partition key or a tokenizer is a setting that must compare."""
     assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "unit", ["token", "token=", "a", "x://", "https://a:", "/t/", "--auth ", "eyJ", "-----BEGIN "]
+)
+def test_endless_repetition_is_cleaned_in_no_time(unit: str) -> None:
+    """No value, however it repeats, keeps a section busy."""
+    started = time.monotonic()
+    clean(unit * (64_000 // len(unit)))
+    assert time.monotonic() - started < 2
 
 
 @settings(max_examples=200, deadline=None)
