@@ -216,8 +216,8 @@ def _temporary(folder: str, data: bytes, mode: Optional[int] = None) -> Iterator
     finally:
         try:
             os.unlink(path)
-        except FileNotFoundError:
-            pass
+        except OSError:
+            pass  # renamed, or it cannot be removed now: the next writer will
 
 
 def _link_new(temporary: str, folder: str, stem: str, extension: str, data: bytes) -> str:

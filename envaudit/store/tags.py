@@ -76,9 +76,9 @@ def read_tag(root: str, tag: str, node: str) -> Optional[str]:
     Raises:
         InputError: the tag's file is not one that a store writes.
     """
-    path = os.path.join(root, tag, node)
-    if os.path.islink(os.path.dirname(path)):
-        raise InputError("a symbolic link, expected a folder", where=os.path.dirname(path))
+    folder = os.path.join(root, tag)
+    path = os.path.join(folder, node)
+    _refuse_links(root, folder)
     try:
         data = _read(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -100,9 +100,8 @@ def write_tags(root: str, tag: str, nodes: Iterable[str], name: str) -> None:
         NeededError: disk full, no permission; each node has its old or its new tag.
     """
     folder = os.path.join(root, tag)
+    _refuse_links(root, folder)
     make_folder(folder)
-    if os.path.islink(root) or os.path.islink(folder):
-        raise InputError("a symbolic link, expected a folder", where=folder)
     # Temporary files lie beside the tags' folders, so that one look finds those of all tags.
     try:
         remove_abandoned(root)
@@ -126,6 +125,7 @@ def read_all(root: str) -> TagTable:
     """Every tag of every node; what is strange becomes a problem and hides nothing else."""
     table: Dict[str, Dict[str, str]] = {}
     problems = []
+    _refuse_links(root)
     for tag in _list(root):
         if is_temporary(tag):
             continue
@@ -168,6 +168,13 @@ def _read(path: str) -> bytes:
             if error.errno != errno.ESTALE or attempt == 2:
                 raise
     raise AssertionError
+
+
+def _refuse_links(*folders: str) -> None:
+    """A link would lead readers and writers into any folder of its maker's choice."""
+    for folder in folders:
+        if os.path.islink(folder):
+            raise InputError("a symbolic link, expected a folder", where=folder)
 
 
 def _list(folder: str) -> List[str]:

@@ -14,7 +14,7 @@ import socket
 import time
 import uuid
 from functools import lru_cache
-from typing import List, Optional, Tuple
+from typing import List, Match, Optional, Tuple
 
 # Writing takes milliseconds; nobody writes for an hour.
 ABANDONED_AFTER_S = 3600
@@ -45,28 +45,22 @@ def abandoned(folder: str, now_s: Optional[float] = None) -> List[str]:
     Raises:
         OSError: the folder cannot be listed.
     """
-    machine = _machine()
     present = time.time() if now_s is None else now_s
     names = []
-    with os.scandir(folder) as listing:
-        for item in listing:
-            match = _TEMPORARY.match(item.name)
-            if match is None:
-                continue
-            here = match["machine"] == machine
-            try:
-                old = present - item.stat(follow_symlinks=False).st_mtime > ABANDONED_AFTER_S
-            except FileNotFoundError:
-                continue
-            if old or (here and not _is_running(int(match["pid"]), int(match["start"]))):
-                names.append(item.name)
+    for match, written_s in _temporaries(folder):
+        old = present - written_s > ABANDONED_AFTER_S
+        here = match["machine"] == _machine()
+        if old or (here and not _is_running(int(match["pid"]), int(match["start"]))):
+            names.append(match[0])
     return sorted(names)
 
 
 def remove_abandoned(folder: str) -> None:
     """Remove the temporary files of writers that are gone; what may not be removed stays."""
     try:
-        names = abandoned(folder)
+        if not _temporaries(folder):
+            return
+        names = abandoned(folder, _file_system_time_s(folder))
     except OSError:
         return  # a folder that may be written but not listed
     for name in names:
@@ -74,6 +68,37 @@ def remove_abandoned(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
         except OSError:
             pass  # another writer was faster, or it belongs to another user: no harm to this write
+
+
+def _temporaries(folder: str) -> List[Tuple[Match[str], float]]:
+    """The temporary files of a folder: parts of the name, and when each was written."""
+    found = []
+    with os.scandir(folder) as listing:
+        for item in listing:
+            match = _TEMPORARY.match(item.name)
+            try:
+                if match is not None:
+                    found.append((match, item.stat(follow_symlinks=False).st_mtime))
+            except FileNotFoundError:
+                pass  # its writer has finished
+    return found
+
+
+def _file_system_time_s(folder: str) -> float:
+    """The present by the clock that stamps this folder's files: on NFS the server's.
+
+    A machine whose own clock is an hour ahead must not take everybody's files for abandoned.
+    """
+    path = os.path.join(folder, temporary_name())
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            return os.fstat(descriptor).st_mtime
+        finally:
+            os.close(descriptor)
+            os.unlink(path)
+    except OSError:
+        return 0.0  # a full disk: nothing is old enough then
 
 
 @lru_cache(maxsize=4)

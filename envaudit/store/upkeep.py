@@ -17,7 +17,7 @@ from envaudit.store.snapshot_file import (
     stamp_of,
     unreadable,
 )
-from envaudit.store.tags import Problem, read_all, tags_of_snapshot
+from envaudit.store.tags import Problem, read_all, read_tag, tags_of_snapshot
 from envaudit.store.temporaries import abandoned, remove_abandoned
 
 
@@ -37,16 +37,20 @@ def verify(snapshots: str, tags: str) -> List[Problem]:
         try:
             nodes_of[name] = _verify_file(os.path.join(snapshots, name), name)
         except FileNotFoundError:
-            continue  # pruned since the folder was listed
+            continue
         except InputError as error:
-            problems.append(problem_of(os.path.join(snapshots, name), error))
+            # A file that is gone was pruned since the folder was listed.
+            if os.path.lexists(os.path.join(snapshots, name)):
+                problems.append(problem_of(os.path.join(snapshots, name), error))
     table = read_all(tags)
     problems += table.problems
     for tag, rows in table.tags.items():
         for node, name in rows.items():
             path = os.path.join(tags, tag, node)
             if not os.path.lexists(os.path.join(snapshots, name)):
-                problems.append(Problem(path, f"leads to {name}, which does not exist"))
+                # A tag that was moved meanwhile has nothing to do with that file any more.
+                if read_tag(tags, tag, node) == name:
+                    problems.append(Problem(path, f"leads to {name}, which does not exist"))
             elif name in nodes_of and node not in nodes_of[name]:
                 problems.append(Problem(path, f"leads to {name}, which does not hold {node}"))
     for folder in (snapshots, tags):
@@ -127,8 +131,8 @@ def _verify_file(path: str, name: str) -> Set[str]:
     """The nodes of a snapshot file that is whole.
 
     Raises:
-        InputError: it is not.
-        FileNotFoundError: it is gone.
+        InputError: it is not, or it is gone.
+        FileNotFoundError: it went just now.
     """
     document = read_document(path)
     snapshot = decode_document(document, path)

@@ -133,6 +133,14 @@ def test_bytes_after_the_end_are_refused(store: Store) -> None:
             store.load(name)
 
 
+def test_file_that_is_not_compressed_is_no_stored_one(store: Store) -> None:
+    """Listing, which reads the first line alone, and verifying agree on it."""
+    path = _path(store, keep(store))
+    path.write_bytes(gzip.decompress(path.read_bytes()))
+    assert "not a whole gzip file" in store.scan().problems[0].text
+    assert "not a whole gzip file" in store.verify()[0].text
+
+
 def test_changed_head_is_found_by_verify(store: Store) -> None:
     """What section digests do not cover, the digest in the file's name does."""
     name = keep(store)

@@ -16,7 +16,7 @@ from typing import Callable, Iterator, List
 import pytest
 
 from envaudit.errors import NeededError
-from envaudit.store import Store, atomic_write
+from envaudit.store import Store, atomic_write, temporaries
 from envaudit.store.temporaries import ABANDONED_AFTER_S, abandoned, is_temporary, temporary_name
 from tests.store.snapshots import keep, snapshot_of, value_of
 
@@ -306,3 +306,25 @@ def test_store_below_a_file_is_told(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / ".envaudit"):
         with pytest.raises(NeededError, match="cannot be written"):
             keep(Store(str(path)))
+
+
+def test_temporary_is_as_old_as_the_file_system_says(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose clock is hours ahead does not take another one's new file for abandoned."""
+    keep(store)
+    path = Path(store.path, "snapshots", ".envaudit-node07-0123abcd-1-5-89abcdef.tmp")
+    path.write_bytes(b"being written")
+    ahead_s = time.time() + 5 * ABANDONED_AFTER_S
+    monkeypatch.setattr(time, "time", lambda: ahead_s)
+    keep(store, 1)
+    assert path.exists()
+
+
+def test_temporary_without_proc_is_told_by_age_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody can say which machine this is, no process can be asked."""
+    keep(store)
+    folder = os.path.join(store.path, "snapshots")
+    name = ".envaudit-node07-unknown0-999999999-5-89abcdef.tmp"
+    Path(folder, name).write_bytes(b"")
+    monkeypatch.setattr(temporaries, "_machine", lambda: "unknown0")
+    assert [] == abandoned(folder)
+    assert [name] == abandoned(folder, now_s=time.time() + ABANDONED_AFTER_S + 1)
