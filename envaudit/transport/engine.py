@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ from ClusterShell.Task import Task, task_self
 from ClusterShell.Worker.Exec import ExecClient, ExecWorker
 from ClusterShell.Worker.Ssh import SshClient, WorkerSsh
 
-from envaudit.transport.program import GRACE_S, Program
+from envaudit.transport.program import GRACE_S, Program, end_all
 
 __all__ = ["ArgvWorker", "BoundedSshWorker", "Listener", "new_task"]
 
@@ -54,6 +56,7 @@ class _BoundedClient:
     streams: Any
     key: Any
     popen: Any
+    _asked_to_leave = False
 
     def _exec_nonblock(
         self, commandlist: Sequence[str], shell: bool = False, env: Mapping[str, str] | None = None
@@ -79,25 +82,42 @@ class _BoundedClient:
             listener.hear(str(self.key), self, chunk, is_stderr=is_stderr)
 
     def _fire(self) -> None:
+        """The time is over: ask the program to leave, and end it when it is still there a little later.
+
+        In between the others are attended to: hundreds may be late at the same moment.
+        """
         listener = _listener(self.worker)
-        if listener is not None:
-            listener.late(str(self.key))
-        super()._fire()  # type: ignore[misc]
+        if listener is None or self._asked_to_leave:
+            super()._fire()  # type: ignore[misc]
+            return
+        self._asked_to_leave = True
+        listener.late(str(self.key))
+        # A node's BOOT ends everything it started when its standard input closes.
+        self._set_write_eof(self.worker.SNAME_STDIN)  # type: ignore[attr-defined]
+        self.popen.signal_group(signal.SIGTERM)
+        self.set_nextfire(GRACE_S)  # type: ignore[attr-defined]
 
     def _close(self, abort: bool, timeout: bool) -> None:
         listener = _listener(self.worker)
-        stdin, stderr = self.worker.SNAME_STDIN, self.worker.SNAME_STDERR
         if listener is not None:
-            # A node's BOOT ends everything it started when its standard input closes.
-            if stdin in self.streams:
-                del self.streams[stdin]
-            # An aborted program is not waited for first: hundreds may be aborted in a row.
-            self.popen.end(0.0 if abort else GRACE_S)
-            if stderr in self.streams:
-                last_words = _rest_of(self.streams[stderr].fd)
-                if last_words:
-                    listener.hear(str(self.key), None, last_words, is_stderr=True)
+            self._end_program(abort, timeout)
+            stderr = self.worker.SNAME_STDERR
+            last_words = _rest_of(self.streams[stderr].fd) if stderr in self.streams else b""
+            if last_words:
+                listener.hear(str(self.key), None, last_words, is_stderr=True)
         super()._close(abort, timeout)  # type: ignore[misc]
+
+    def _end_program(self, abort: bool, timeout: bool) -> None:
+        stdin = self.worker.SNAME_STDIN
+        if stdin in self.streams:
+            del self.streams[stdin]
+        if isinstance(sys.exc_info()[1], KeyboardInterrupt):
+            # The engine closes one client after the other; their programs are ended together.
+            end_all()
+        elif timeout:
+            self.popen.kill()
+        unwanted = abort or self._asked_to_leave
+        self.popen.end(0.0 if abort else GRACE_S, with_group=unwanted)
 
 
 class _ArgvClient(_BoundedClient, ExecClient):  # type: ignore[misc]

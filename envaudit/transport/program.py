@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 
 # How long a program has to leave by itself before SIGTERM, and then before SIGKILL.
 GRACE_S = 0.3
+# A process inside a dead mount does not even end at SIGKILL, and is not waited for any longer.
+_UNINTERRUPTIBLE_S = 1.0
 _CANNOT_EXECUTE = 126
 _NOT_FOUND = 127
 
@@ -57,24 +59,32 @@ class Program:
         return self._process.poll() if self._process else self._failed
 
     def kill(self) -> None:
-        """End it at once, as ClusterShell ends the channel to a gateway that it needs no more."""
+        """End it at once, with its group."""
         self.signal_group(signal.SIGKILL)
 
     def wait(self) -> int:
         """The exit status; what does not leave by itself is ended."""
         return self.end(GRACE_S)
 
-    def end(self, patience_s: float) -> int:
-        """The exit status; a program that is still there after `patience_s` is ended with its group."""
+    def end(self, patience_s: float, *, with_group: bool = False) -> int:
+        """The exit status; a program that is still there after `patience_s` is ended with its group.
+
+        `with_group` ends also what it left behind in its group when it left by itself.
+        """
         if self._process is None:
             return self._failed
         if self._process.returncode is None:
-            if not self._left_within(patience_s):
+            if not self.has_left(patience_s):
                 self.signal_group(signal.SIGTERM)
-                self._left_within(GRACE_S)
-                # Also what it left behind, while its own pid still keeps the group's number taken.
+                self.has_left(GRACE_S)
+                with_group = True
+            if with_group:
+                # The program has not been waited for yet, so that its number is still its group's.
                 self.signal_group(signal.SIGKILL)
-            self._process.wait()
+            try:
+                self._process.wait(_UNINTERRUPTIBLE_S)
+            except subprocess.TimeoutExpired:
+                return -signal.SIGKILL
         _running.discard(self)
         return self._process.returncode
 
@@ -86,14 +96,18 @@ class Program:
             except OSError:
                 pass  # it ended meanwhile
 
-    def _left_within(self, seconds: float) -> bool:
-        """Whether it has exited, without taking its exit status: the pid stays its own."""
-        assert self._process is not None
+    def has_left(self, seconds: float) -> bool:
+        """Whether it leaves in time; its exit status is not taken, so that its pid stays its own."""
+        if self._process is None or self._process.returncode is not None:
+            return True
         deadline = time.monotonic() + seconds
         pause_s = 0.0005
         while True:
-            if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                return True
+            try:
+                if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                    return True
+            except ChildProcessError:
+                return True  # whoever started us ignores SIGCHLD: the kernel has taken the status
             if time.monotonic() >= deadline:
                 return False
             time.sleep(pause_s)
@@ -101,10 +115,14 @@ class Program:
 
 
 def end_all() -> None:
-    """End every program that is still there, at once: SIGTERM to all, then SIGKILL."""
+    """End every program that is still there, together: SIGTERM to all, SIGKILL to who stays."""
     programs = list(_running)
     for program in programs:
         program.signal_group(signal.SIGTERM)
     deadline = time.monotonic() + GRACE_S
+    while any(not program.has_left(0.0) for program in programs) and time.monotonic() < deadline:
+        time.sleep(0.005)
     for program in programs:
-        program.end(max(0.0, deadline - time.monotonic()))
+        program.kill()
+    for program in programs:
+        program.end(GRACE_S, with_group=True)

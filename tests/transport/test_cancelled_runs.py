@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 from typing import Iterator
@@ -115,3 +116,31 @@ def test_gather_hanging_program_costs_its_section_alone(
     assert 3 == len(lines)
     assert all(line.startswith("error ") for line in lines), output
     assert wait_for(lambda: not processes_with(repository[2]), 1)
+
+
+def test_gather_many_stubborn_commands_are_ended_together() -> None:
+    """Thirty commands that ignore SIGTERM cost one grace period at Ctrl-C, not thirty."""
+    mark = uuid.uuid4().hex
+    code = (
+        "import sys\n"
+        "from envaudit.errors import Interrupted\n"
+        "from envaudit.transport import Request, Target\n"
+        "from envaudit.transport import gather\n"
+        "from tests.transport.asking import pretend\n"
+        "targets = [Target(f'n{number}', sys.executable) for number in range(30)]\n"
+        "try:\n"
+        "    gather(pretend('stubborn'), targets, Request())\n"
+        "except Interrupted as error:\n"
+        "    sys.exit(error.exit_code)\n"
+    )
+    controller = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "MARK": mark}, stderr=subprocess.PIPE
+    )
+    # Each command has started a child of its own once it ignores the polite signals.
+    assert wait_for(lambda: len(processes_with(mark)) == 1 + 2 * 30, 30)
+    began = time.monotonic()
+    controller.send_signal(signal.SIGINT)
+    _, complaint = controller.communicate(timeout=20)
+    assert (130, b"") == (controller.returncode, complaint)
+    assert time.monotonic() - began < 5
+    assert wait_for(lambda: not processes_with(mark), 1)
