@@ -27,7 +27,7 @@ def execute(options: argparse.Namespace) -> int:
         removed = store.prune(options.keep)
         for name in removed:
             sys.stdout.write(f"removed {printable(name)}\n")
-        sys.stdout.write(f"{len(removed)} snapshots removed, {len(store.entries())} kept\n")
+        sys.stdout.write(f"{len(removed)} removed, {len(store.entries())} kept\n")
         return EXIT_PASS
     problems = store.verify()
     for problem in problems:
