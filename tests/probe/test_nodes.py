@@ -36,7 +36,7 @@ def test_node_read_twice_has_the_same_digest(node_folder: Folder, name: str) -> 
     assert fingerprint(node_folder(name)).digest == fingerprint(node_folder(name)).digest
 
 
-@pytest.mark.parametrize("name", ["healthy-h100", "twin-a", "twin-b"])
+@pytest.mark.parametrize("name", ["healthy-h100", "twin-a", "twin-b", "pod-a", "pod-b"])
 def test_healthy_node_has_no_unread_section(node_folder: Folder, name: str) -> None:
     """A healthy node is never partial: what needs root or an absent tool is a note."""
     unread = {
@@ -47,10 +47,15 @@ def test_healthy_node_has_no_unread_section(node_folder: Folder, name: str) -> N
     assert {} == unread
 
 
-@pytest.mark.parametrize("twin", ["twin-a", "twin-b"])
-def test_healthy_twins_have_equal_digests(node_folder: Folder, twin: str) -> None:
-    """Nodes that differ in name, user, job, boot and machine ids, memory pages and time source are alike."""
-    first, second = fingerprint(node_folder("healthy-h100")), fingerprint(node_folder(twin))
+@pytest.mark.parametrize(
+    ("one", "twin"), [("healthy-h100", "twin-a"), ("healthy-h100", "twin-b"), ("pod-a", "pod-b")]
+)
+def test_healthy_twins_have_equal_digests(node_folder: Folder, one: str, twin: str) -> None:
+    """Nodes that differ in name, user, job, boot and machine ids, memory pages and time source are alike.
+
+    Two Slurm tasks of different jobs and users, and two pods of one stateful set.
+    """
+    first, second = fingerprint(node_folder(one)), fingerprint(node_folder(twin))
     differing = {
         name: (section.facts, second.sections[name].facts)
         for name, section in first.sections.items()
