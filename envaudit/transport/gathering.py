@@ -12,7 +12,7 @@ from ClusterShell.Task import TimeoutError as TaskTimeoutError
 from ClusterShell.Topology import TopologyError
 from ClusterShell.Worker.Worker import WorkerError
 
-from envaudit import __version__
+from envaudit._version import __version__
 from envaudit.errors import Interrupted, UsageError
 from envaudit.model.fingerprint import Fingerprint, Missing, Snapshot
 from envaudit.transport import causes, program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional, Sequence
 
-from envaudit import __version__
+from envaudit._version import __version__
 from envaudit.errors import UsageError
 from envaudit.model.codec import fingerprint_of_answer
 from envaudit.model.fingerprint import Fingerprint
