@@ -60,6 +60,7 @@ def execute(options: argparse.Namespace) -> int:
         drifts=comparison.drifts,
         sections=sections if paths != PathFilter() else None,
         references=comparison.references,
+        unmatched=paths.unmatched((*comparison.current, *comparison.references)),
     )
     findings, verdict = judged(evidence, options)
     report = Report(

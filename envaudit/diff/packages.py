@@ -13,8 +13,6 @@ from envaudit.diff.sides import Side
 # Maps from a package's name to its fields.
 PACKAGE_MAPS: Tuple[Tuple[str, ...], ...] = (("conda", "packages"), ("packages", "distributions"))
 
-LOCAL = "local"
-
 # Cause before symptom; fields that are not named stand between the two lists.
 _FIRST = ("version", "build", "build_number", "channel")
 _LAST = ("url", "md5", "sha256")

@@ -9,6 +9,11 @@ from typing import Iterable, Pattern, Sequence, Tuple
 from envaudit.errors import UsageError
 from envaudit.model.codec import SECTION_SCHEMAS
 from envaudit.model.drift import join_path
+from envaudit.model.fingerprint import Fingerprint
+from envaudit.model.section import Section
+
+# The path segment under which a package's local version tag (`cu121`) is told apart.
+LOCAL = "local"
 
 # One character of a segment; `~0` and `~1` are one character each.
 _ONE = "(?:~[01]|[^/~])"
@@ -130,6 +135,29 @@ class PathFilter:
     def covered(self, sections: Iterable[str]) -> Tuple[str, ...]:
         """Those of `sections` of which anything may be compared, sorted."""
         return tuple(sorted(name for name in sections if self.covers(name)))
+
+    def unmatched(self, fingerprints: Iterable[Fingerprint]) -> Tuple[str, ...]:
+        """The sections and `--only` patterns that no fact of these fingerprints answers to.
+
+        A section that was seen to be absent answers for all that would be in it.
+        """
+        sections = {section.digest: section for each in fingerprints for section in each.sections.values()}
+        held = {section.name for section in sections.values()}
+        gone = [name for name in self.sections if name not in held]
+        for pattern in self.only:
+            if not any(_answers(section, pattern) for section in sections.values()):
+                gone.append(pattern.text)
+        return tuple(gone)
+
+
+def _answers(section: Section, pattern: PathPattern) -> bool:
+    if pattern.text.endswith(f"/{LOCAL}"):
+        # A local tag is told under a path of its own, but stands in the version.
+        version = PathPattern.parse(f"{pattern.text[: -len(LOCAL)]}version", "")
+        return _answers(section, version)
+    if section.status in ("absent", "error"):
+        return pattern.head.match(section.name) is not None
+    return PathFilter(only=(pattern,)).selects(section.name, section.facts)
 
 
 def _segment(glob: str) -> str:

@@ -7,7 +7,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from envaudit.diff import packages
 from envaudit.diff.launch import STARTS, Start
-from envaudit.diff.paths import PathFilter
+from envaudit.diff.paths import LOCAL, PathFilter
 from envaudit.diff.sides import Side, alike, merged, split
 from envaudit.model.canonical import Fact
 from envaudit.model.drift import Drift, Group, join_path, split_path
@@ -78,9 +78,9 @@ def _walk_package(view: View, segments: Tuple[str, ...], inside: Mapping[str, Li
         sides, name = inside[field], field
         if view.paths.ignores(join_path(*segments, field)):
             continue
-        if field == "version" and view.paths.selects(join_path(*segments, packages.LOCAL)):
+        if field == "version" and view.paths.selects(join_path(*segments, LOCAL)):
             tags = packages.local_tags(sides)
-            sides, name = (tags, packages.LOCAL) if tags else (sides, name)
+            sides, name = (tags, LOCAL) if tags else (sides, name)
         labels = [None if side.state == "unknown" else side.key for side in sides]
         if packages.follows(labels, told):
             continue

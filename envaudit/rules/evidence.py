@@ -80,10 +80,18 @@ def section_in_part(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     how_to_fix="Name two nodes or more, or a reference such as node01@good.",
 )
 def nothing_to_compare(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """Fewer than two fingerprints. Nodes that did not answer are a cause that EA901 names."""
+    """Fewer than two fingerprints, or no fact of what was asked for alone.
+
+    Nodes that did not answer are a cause that EA901 names.
+    """
     sides = len(evidence.fingerprints) + len(evidence.references)
     if evidence.comparing and sides < 2 and not evidence.missing:
         yield Found("nothing to compare with", tuple(one.node for one in evidence.fingerprints))
+    for pattern in evidence.unmatched:
+        yield Found(
+            f"nothing to compare: no fact is called {pattern}",
+            hint="See what the facts are called with 'envaudit show'; a typing error must not be a pass.",
+        )
 
 
 @rule(

@@ -66,6 +66,7 @@ class Evidence:
         sections: the sections that are compared; None for all that there are.
         references: fingerprints that the nodes were held against.
         comparing: whether the run was asked for a comparison at all.
+        unmatched: what the user asked for alone and no node has a fact of.
     """
 
     fingerprints: Tuple[Fingerprint, ...]
@@ -74,6 +75,7 @@ class Evidence:
     sections: Optional[Tuple[str, ...]] = None
     references: Tuple[Fingerprint, ...] = ()
     comparing: bool = True
+    unmatched: Tuple[str, ...] = ()
 
     @property
     def everything(self) -> Tuple[Fingerprint, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Tuple
+
 import pytest
 
 from envaudit.diff import PathFilter, compare
 from envaudit.errors import UsageError
+from envaudit.model import Section
 from tests.diff.nodes import fingerprint, training_node
 
 
@@ -124,3 +127,31 @@ def test_compare_one_section_leaves_the_others_out() -> None:
     """`--section` is the coarse form of `--only`."""
     nodes = [training_node("a"), training_node("b", nccl="2.20.5", driver="550.54.14")]
     assert ["gpu/driver"] == [drift.path for drift in compare(nodes, PathFilter.of(sections=["gpu"]))]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("gpu/driver", ()),
+        ("gpu", ()),
+        ("**/version", ()),
+        ("conda/packages/numpy/version", ()),
+        ("git/commit", ()),
+        ("gpu/drvier", ("gpu/drvier",)),
+        ("torch/git_version", ("torch/git_version",)),
+        ("conda/packages/nunpy", ("conda/packages/nunpy",)),
+        ("conda/packages/numpy/local", ()),
+        ("conda/packages/nunpy/local", ("conda/packages/nunpy/local",)),
+        ("torch/**/nothing", ("torch/**/nothing",)),
+    ],
+)
+def test_unmatched_names_patterns_that_no_fact_answers_to(pattern: str, expected: Tuple[str, ...]) -> None:
+    """One node that has the fact is enough; a section that is absent was looked for."""
+    nodes = [training_node("a", git=Section("git", 1, "absent")), training_node("b", gpu={})]
+    assert expected == PathFilter.of(only=[pattern]).unmatched(nodes)
+
+
+def test_unmatched_names_sections_that_no_node_has() -> None:
+    """Older snapshots without the section leave nothing to compare."""
+    paths = PathFilter.of(sections=["clock", "gpu"])
+    assert ("clock",) == paths.unmatched([training_node("a"), training_node("b")])

@@ -135,6 +135,13 @@ def test_one_node_with_its_reference_is_a_comparison() -> None:
     assert () == judge(Evidence(PAIR[:1], references=(training_node("node01@good"),)))
 
 
+def test_pattern_that_no_fact_answers_to_is_incomplete() -> None:
+    """`--only gpu/drvier` compares nothing, and that is no pass."""
+    (finding,) = findings(PAIR, unmatched=("gpu/drvier",))
+    assert ("EA904", "incomplete") == (finding.rule, finding.severity)
+    assert "nothing to compare: no fact is called gpu/drvier" == finding.message
+
+
 def test_other_launch_is_info_and_names_the_smaller_side() -> None:
     """Facts of a launch are not held against another one; that is said once, and is no fault."""
     nodes = [*PAIR, training_node("node03", launch="slurm", algo="Tree", libraries={})]
