@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ClusterShell.Worker.Tree import TreeWorker
-
 from envaudit.errors import InputError
 from envaudit.model.codec import expect, fingerprint_of_answer, parse_json
 from envaudit.model.fingerprint import Fingerprint, Missing
@@ -60,16 +58,6 @@ class Conversation(Listener):
         self._rc: int | None = None
 
     # What ClusterShell tells.
-
-    def ev_start(self, worker: Any) -> None:
-        """The command has been handed on. A gateway gives what is written to the command it was given last.
-
-        (ClusterShell 1.9 and 1.10, `GatewayChannel.recv_ctl`.) So both go out here, one right behind
-        the other, before the next node's command; ClusterShell itself would hold the writing back.
-        """
-        if isinstance(worker, TreeWorker):
-            worker._started = True
-            self.open(worker)
 
     def ev_pickup(self, worker: Any, node: str) -> None:
         """The command has been started; its standard input stays open until the answer is whole."""
@@ -175,9 +163,7 @@ class Conversation(Listener):
                 return Missing(
                     "corrupt", f"an answer from another version of envaudit: {why}", error.next_step
                 )
-            return Missing(
-                "corrupt", f"not a probe's answer: {why}", "Try again; see 'envaudit show' for others."
-            )
+            return Missing("corrupt", f"not a probe's answer: {why}", "Try again, and report it if it stays.")
 
     def _cause(self) -> Missing:
         word, text = boot.stop_of(self._reader.stop_line)
