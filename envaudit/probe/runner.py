@@ -50,7 +50,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
     asked = None
     if os.path.normpath(root) == "/":
         interpreter.check_trust(sys.executable)
-        workdir = os.path.abspath(os.path.expanduser(request.get("workdir") or "."))
+        workdir = _workdir(request.get("workdir") or ".")
         context = Context(
             environ=_environment(),
             workdir=workdir,
@@ -92,6 +92,13 @@ def _environment() -> Dict[str, str]:
     environ = dict(os.environ)
     environ.setdefault("HOME", os.path.expanduser("~"))
     return environ
+
+
+def _workdir(asked: str) -> str:
+    try:
+        return os.path.abspath(os.path.expanduser(asked))
+    except FileNotFoundError:  # the current folder has been removed
+        return "/"
 
 
 def _wanted(names: Optional[List[str]]) -> List[str]:

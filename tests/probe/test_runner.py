@@ -206,6 +206,20 @@ def test_node_without_free_descriptors_answers_all_the_same(descriptors: int) ->
     assert told
 
 
+def test_probe_from_a_removed_folder_is_whole(tmp_path: Path) -> None:
+    """The folder that a login or a job starts in may be gone."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    asked = (
+        "import sys, os, json; sys.path.insert(0, sys.argv[1]); os.rmdir(os.getcwd());"
+        "from envaudit.probe.runner import probe; print(json.dumps(probe({'sections': ['python', 'git']})))"
+    )
+    argv = [sys.executable, "-I", "-B", "-c", asked, str(PROJECT)]
+    ran = subprocess.run(argv, cwd=gone, capture_output=True, text=True, timeout=60, check=True)
+    got = rows(json.loads(ran.stdout))
+    assert ("ok", "absent") == (got["python"]["status"], got["git"]["status"])
+
+
 def test_answer_states_the_time_and_version_that_it_was_given() -> None:
     """Clock and version are the caller's to inject."""
     answer = probe({"sections": ["limits"], "captured_at": "2026-11-30T10:00:00Z", "tool": "1.2.3"})

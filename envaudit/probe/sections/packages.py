@@ -15,6 +15,8 @@ from envaudit.probe.placeholders import Placeholders
 from envaudit.probe.secrets import clean_url
 
 SCHEMA = 1
+# On a network file system that has not seen them, hundreds of small files take seconds.
+DEADLINE_S = 15.0
 
 _RECORD_LIMIT_BYTES = 32 << 20
 
