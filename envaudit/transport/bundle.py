@@ -15,6 +15,7 @@ import struct
 import zipfile
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from importlib.machinery import SourceFileLoader
 
 from envaudit.errors import NeededError
 from envaudit.transport.boot import OLDEST_PYTHON, Payload, payload_of
@@ -150,7 +151,8 @@ def _bytecode(name: str, path: str) -> bytes:
         cached = b""
     if cached.startswith(fresh):
         return head + cached[len(fresh) :]
-    return head + marshal.dumps(compile(_read(path), name, "exec", dont_inherit=True))
+    # As an import would, this leaves the bytecode in the cache for the next run.
+    return head + marshal.dumps(SourceFileLoader(name, path).get_code(name))
 
 
 def _zip_of(files: dict[str, bytes], *, level: int, prefix: bytes = b"") -> bytes:
