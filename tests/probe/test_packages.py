@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Callable, Dict
 
@@ -201,6 +202,7 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
 """
 
 
+@pytest.mark.skipif(find_spec("pip") is None, reason="pip is not installed beside the tests")
 def test_real_editable_install_is_seen(tmp_path: Path) -> None:
     """What pip leaves for `pip install -e` of a minimal project, with no build tool fetched."""
     project = tmp_path / "proj"
