@@ -32,7 +32,6 @@ Host *
   StrictHostKeyChecking yes
   UserKnownHostsFile {lab}/known_hosts
   GlobalKnownHostsFile /dev/null
-  LogLevel ERROR
   BatchMode yes
   KexAlgorithms curve25519-sha256
   ConnectTimeout 3

@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
 from tests.lab.cluster import Cluster
 
@@ -73,13 +74,14 @@ class Command:
 
     def __call__(self, name: str, *arguments: str, timeout_s: float = 60.0) -> Ended:
         """One command to its end."""
-        process = self.start(name, *arguments)
-        return self.finish(process, timeout_s)
+        with self.running(name, *arguments) as process:
+            return self.finish(process, timeout_s)
 
-    def start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
-        """One command, which `finish` waits for; a session leader, as one on a terminal of its own."""
+    @contextmanager
+    def running(self, name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """One command while it runs, in a session of its own; it is killed where it outlives the block."""
         options = ["--config", str(self.folder / "lab.toml")] if name in ("snapshot", "diff", "show") else []
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "envaudit", name, *options, *arguments],
             cwd=self.folder,
             env=self._environment(),
@@ -89,9 +91,15 @@ class Command:
             text=True,
             start_new_session=True,
         )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
 
     def finish(self, process: subprocess.Popen[str], timeout_s: float = 60.0) -> Ended:
-        """The end of a started command; one that takes too long is killed and the test fails."""
+        """The end of a running command; raises AssertionError where it takes too long."""
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:

@@ -33,10 +33,10 @@ def test_cancelled_snapshot_leaves_nothing_running(
     cluster: Cluster, busy: Faults, envaudit: Command, number: signal.Signals
 ) -> None:
     """Ctrl-C, a polite end and kill -9 of the controller while all nodes work."""
-    process = envaudit.start("snapshot", "--nodes", "node[01-04]")
-    assert all(cluster.node(name).loads(NVML, 10.0) for name in cluster.names)
-    process.send_signal(number)
-    ended = envaudit.finish(process, 10.0)
+    with envaudit.running("snapshot", "--nodes", "node[01-04]") as process:
+        assert all(cluster.node(name).loads(NVML, 10.0) for name in cluster.names)
+        process.send_signal(number)
+        ended = envaudit.finish(process, 10.0)
     assert (-9 if number == signal.SIGKILL else 130) == ended.code, ended.text
     assert {name: [] for name in cluster.names} == {
         name: cluster.node(name).work_after(END_S) for name in cluster.names
@@ -45,10 +45,10 @@ def test_cancelled_snapshot_leaves_nothing_running(
 
 def test_ctrl_c_stores_nothing(envaudit: Command, cluster: Cluster, busy: Faults) -> None:
     """A cancelled snapshot is none; the store has no half of it."""
-    process = envaudit.start("snapshot", "--nodes", "node[01-04]", "--tag", "half")
-    assert cluster.node("node01").loads(NVML, 10.0)
-    process.send_signal(signal.SIGINT)
-    ended = envaudit.finish(process, 10.0)
+    with envaudit.running("snapshot", "--nodes", "node[01-04]", "--tag", "half") as process:
+        assert cluster.node("node01").loads(NVML, 10.0)
+        process.send_signal(signal.SIGINT)
+        ended = envaudit.finish(process, 10.0)
     assert 130 == ended.code, ended.text
     assert [] == sorted(path.name for path in envaudit.folder.rglob("*.json.gz"))
     assert 2 == envaudit("show", "node01@half").code
@@ -67,12 +67,13 @@ def test_hung_section_costs_the_section_not_the_node(cluster: Cluster, busy: Fau
 def test_timed_out_run_is_ended_on_the_node_too(cluster: Cluster, busy: Faults, tmp_path: Path) -> None:
     """A probe that is stopped cannot end itself; what watches over it does, at the same timeout."""
     envaudit = over_ssh(cluster, tmp_path, timeout_s=5)
-    process = envaudit.start("snapshot", "--nodes", "node01")
-    assert cluster.node("node01").loads(NVML, 10.0)
-    stopped = _stop_youngest_but_the_watch(cluster, "node01")
-    ended = envaudit.finish(process, 20.0)
-    assert 3 == ended.code, ended.text
+    with envaudit.running("snapshot", "--nodes", "node01", "--format", "json") as process:
+        assert cluster.node("node01").loads(NVML, 10.0)
+        stopped = _stop_youngest_but_the_watch(cluster, "node01")
+        ended = envaudit.finish(process, 20.0)
     assert stopped
+    assert 3 == ended.code, ended.text
+    assert "timeout" == ended.envelope["missing"]["node01"]["kind"], ended.text
     assert [] == cluster.node("node01").work_after(END_S)
 
 

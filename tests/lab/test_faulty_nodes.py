@@ -148,6 +148,8 @@ def test_noise_before_the_answer_changes_nothing(
         source = Path(faults.cluster.folder, "noisy.pth")
         source.write_text(f"import os; os.write(1, b'{text}'); os.write(2, b'{text}')\n", encoding="utf-8")
         faults.shown(ODD, str(source), training.start_up)
+    heard = faults.cluster.ssh(ODD, f"{faults.cluster.python} -c pass")
+    assert "@envaudit" in heard.stdout + heard.stderr
     ended = envaudit("diff", "node[01-04]")
     assert 0 == ended.code, ended.text
 
@@ -155,6 +157,7 @@ def test_noise_before_the_answer_changes_nothing(
 def test_read_only_tmp_on_a_node_changes_nothing(envaudit: Command, faults: Faults) -> None:
     """Nothing is written on a node."""
     faults.empty_folder(ODD, "/tmp", read_only=True)
+    assert "Read-only" in faults.cluster.node(ODD).run(["touch", "/tmp/probe"]).stderr
     ended = envaudit("diff", "node[01-04]")
     assert 0 == ended.code, ended.text
 

@@ -86,10 +86,10 @@ def test_ctrl_c_through_a_gateway_leaves_nothing_running(
     """The gateway ends with its channel, and the leaves' probes with the gateway's connections."""
     for name in cluster.names:
         faults.file(name, "/etc/fakenvml.conf", "return.nvmlInit = hang\n")
-    process = through_gateway.start("snapshot", "--nodes", "node[01-04]")
-    assert all(cluster.node(name).loads("libnvidia-ml.so", 10.0) for name in LEAVES)
-    process.send_signal(signal.SIGINT)
-    ended = through_gateway.finish(process, 15.0)
+    with through_gateway.running("snapshot", "--nodes", "node[01-04]") as process:
+        assert all(cluster.node(name).loads("libnvidia-ml.so", 10.0) for name in LEAVES)
+        process.send_signal(signal.SIGINT)
+        ended = through_gateway.finish(process, 15.0)
     assert 130 == ended.code, ended.text
     assert {name: [] for name in cluster.names} == {
         name: cluster.node(name).work_after(5.0) for name in cluster.names
