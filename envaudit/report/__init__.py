@@ -53,7 +53,7 @@ class Report:
     Attributes:
         command: `diff`.
         tool: the version of envaudit.
-        verdict: over the findings.
+        verdict: over the findings: it fails or is incomplete because one of them is.
         findings: worst first.
         drifts: all of them, also those that findings fold.
         missing: nodes that gave no evidence.

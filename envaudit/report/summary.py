@@ -54,8 +54,6 @@ def verdict_lines(report: Report) -> List[Line]:
 
 def _fail_line(report: Report, took: str) -> Line:
     judged = [finding for finding in report.findings if finding.severity != "incomplete"]
-    if not judged:
-        return line(Span("FAIL", "error"))
     worst = judged[0]
     nodes = {node for finding in judged if finding.severity == worst.severity for node in finding.nodes}
     counts = _severity_counts(judged, ("error", "warning"))
@@ -69,8 +67,6 @@ def _fail_line(report: Report, took: str) -> Line:
 
 def _incomplete_line(report: Report) -> Line:
     gaps = [finding for finding in report.findings if finding.severity == "incomplete"]
-    if not gaps:
-        return line(Span("INCOMPLETE", "incomplete"))
     first = gaps[0]
     where = f" {printable(fold(first.nodes))}" if first.nodes else ""
     more = f" ({len(gaps) - 1} more)" if len(gaps) > 1 else ""

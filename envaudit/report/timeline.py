@@ -39,9 +39,9 @@ def _outcome(moment: Moment) -> Span:
         return Span(printable(f"no answer, {moment.missing.kind}: {moment.missing.why}"), "incomplete")
     if moment.first:
         return Span("first snapshot")
-    count = len(moment.drifts)
+    count = sum(drift.kind != "unknown" for drift in moment.drifts)
     if not count:
-        return Span("unchanged", "dim")
+        return Span("unchanged where it can be compared" if moment.drifts else "unchanged", "dim")
     return Span("1 change" if count == 1 else f"{count} changes", "warning")
 
 

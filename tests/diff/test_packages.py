@@ -117,3 +117,9 @@ def test_package_only_builds_asked_for_tells_builds_of_other_versions() -> None:
     """A version that is not asked for explains nothing either."""
     only = PathFilter.of(only=["conda/packages/*/build"])
     assert [("build", ["py0", "py1"])] == told(package("1", "py0"), package("2", "py1"), paths=only)
+
+
+def test_package_field_that_is_not_named_stands_before_hashes() -> None:
+    """What another installer brought explains another hash, not the other way round."""
+    one, other = ({**package("1", md5=name), "installer": name} for name in ("pip", "uv"))
+    assert [("installer", ["pip", "uv"])] == told(one, other)

@@ -69,6 +69,7 @@ def history() -> Report:
         training_node("node01"),
         training_node("node01"),
         training_node("node01", nccl="2.22.3", vbios="96.00.99.00.01"),
+        training_node("node01", nccl="2.22.3", vbios="96.00.99.00.01", launch="slurm", algo="Tree"),
     ]
     drifts = [
         compare_to_reference({"node01": before}, {"node01": now}, basis="baseline", suffix="@before")
@@ -78,7 +79,8 @@ def history() -> Report:
         Moment("node01", "2026-11-28T02:10:00Z", first=True),
         Moment("node01", "2026-11-29T02:10:00Z", ("good",), drifts[0]),
         Moment("node01", "2026-11-30T02:10:00Z", missing=DOWN),
-        Moment("node01", "2026-11-30T10:00:00Z", ("after-upgrade", "latest"), drifts[1]),
+        Moment("node01", "2026-11-30T10:00:00Z", ("after-upgrade",), drifts[1]),
+        Moment("node01", "2026-11-30T11:00:00Z", ("latest",), drifts[2]),
     )
     return Report(
         command="log",
@@ -86,7 +88,7 @@ def history() -> Report:
         verdict=Verdict.of(()),
         nodes=("node01",),
         comparing=False,
-        outcome="4 snapshots of 1 node",
+        outcome="5 snapshots, 1 with changes",
         timeline=timeline,
     )
 
