@@ -95,6 +95,16 @@ def test_diff_with_a_node_down_still_compares_the_others(envaudit: Command, faul
         assert words in ended.stdout, ended.text
 
 
+def test_snapshot_with_a_node_down_stores_the_others(envaudit: Command, faults: Faults) -> None:
+    """Exit 3; what answered is kept and tagged, and the node without evidence has no such tag."""
+    faults.sshd_stopped(ODD)
+    taken = envaudit("snapshot", "--nodes", "node[01-04]", "--tag", "good")
+    assert 3 == taken.code, taken.text
+    assert 0 == envaudit("diff", "node01@good", "node03@good", "node04@good").code
+    shown = envaudit("show", f"{ODD}@good")
+    assert 2 == shown.code, shown.text
+
+
 def test_diff_with_an_unknown_host_names_it(envaudit: Command) -> None:
     """A name that nothing resolves costs that node alone."""
     ended = envaudit("diff", "node[01-02],nowhere", "--format", "json")

@@ -38,6 +38,17 @@ def test_show_and_log_read_back_what_was_stored(envaudit: Command) -> None:
     assert "good" in logged.stdout, logged.text
 
 
+def test_snapshot_of_all_takes_the_configured_hosts(envaudit: Command) -> None:
+    """`--all` and a host file name the same four nodes."""
+    hosts = envaudit.folder / "hosts"
+    hosts.write_text("node01 slots=8\nnode02:8\n# spare\nnode03\nnode04\n", encoding="utf-8")
+    for way in (["--all"], ["--hostfile", str(hosts)]):
+        ended = envaudit("snapshot", *way, "--format", "json")
+        assert 0 == ended.code, ended.text
+    compared = envaudit("diff", "--stored", NODES)
+    assert 0 == compared.code, compared.text
+
+
 def test_snapshot_leaves_nothing_on_the_nodes(cluster: Cluster, envaudit: Command) -> None:
     """No process, and no file where the probe might have put one."""
     before = {name: _files(cluster, name) for name in cluster.names}
