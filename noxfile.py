@@ -82,7 +82,7 @@ def node_side(session: nox.Session) -> None:
 def goldens(session: nox.Session) -> None:
     """Write the expected reports anew; look at the difference before you commit it."""
     session.install("-e", ".", *GROUPS["test"])
-    session.run("pytest", "tests/report", "--rewrite-goldens", *session.posargs)
+    session.run("pytest", "tests/report", "tests/rules", "tests/cli", "--rewrite-goldens", *session.posargs)
 
 
 @nox.session

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A shared machine is slow at times; how long one example takes says nothing about its outcome.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 PROJECT = Path(__file__).resolve().parents[1]
 

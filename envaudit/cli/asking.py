@@ -74,4 +74,9 @@ def _ask_here(options: argparse.Namespace) -> Snapshot:
 
 
 def _sections(options: argparse.Namespace) -> Tuple[str, ...]:
-    return tuple(getattr(options, "section", None) or ())
+    """The sections to ask for; `host` and `python` come along, for they say how the probe was started.
+
+    Without them nobody could tell whether facts of a launch may be compared.
+    """
+    wanted = set(getattr(options, "section", None) or ())
+    return tuple(sorted(wanted | {"host", "python"})) if wanted else ()

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="GLOB",
-        help="not these, 'env/NCCL_*'; repeatable",
+        help="not these, 'env/nccl/*'; repeatable",
     )
     group.add_argument("--fail-on", choices=tuple(THRESHOLDS), help="default: error")
     add_store_option(group)

@@ -71,5 +71,5 @@ def _held(store: Store, name: str, node: str) -> Fingerprint:
 
 
 def _outcome(timeline: List[Moment]) -> str:
-    changes = sum(bool(moment.drifts) for moment in timeline)
+    changes = sum(any(drift.kind != "unknown" for drift in moment.drifts) for moment in timeline)
     return f"{len(timeline)} snapshots, {changes} with changes"

@@ -45,12 +45,12 @@ def check_output_options(options: argparse.Namespace) -> None:
 def emit(report: Report, options: argparse.Namespace) -> None:
     """Write the report files, then print the report."""
     for name, path in _reports(options):
-        atomic_write(path, render(report, name).encode("utf-8", "backslashreplace"))
-    write(render(report, options.format or default_format()))
+        atomic_write(path, render(report, name, color=False).encode("utf-8", "backslashreplace"))
+    write(render(report, options.format or default_format(), color=not os.environ.get("NO_COLOR")))
 
 
-def render(report: Report, name: str) -> str:
-    """A report in one format, for the terminal where standard output is one."""
+def render(report: Report, name: str, *, color: bool) -> str:
+    """A report in one format; `color` matters to `text` alone."""
     try:
         module = importlib.import_module(f"envaudit.report.{name}")
     except ModuleNotFoundError as error:
@@ -59,7 +59,7 @@ def render(report: Report, name: str) -> str:
             why=f"no module {error.name}",
             next_step="Use --format plain, or install the package: pip install envaudit.",
         ) from None
-    return str(module.render(report))
+    return str(module.render(report, color=color) if name == "text" else module.render(report))
 
 
 def default_format() -> str:

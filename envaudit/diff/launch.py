@@ -18,15 +18,18 @@ class Start(NamedTuple):
     """One thing that whoever starts a probe chooses.
 
     Attributes:
+        word: what a drift calls another choice, `other launch`.
         said: the fact that names the choice; that two differ is no drift by itself.
         paths: the facts, and all below them, that follow from the choice.
     """
 
+    word: str
     said: Path
     paths: Tuple[Path, ...]
 
 
 LAUNCH = Start(
+    word="other launch",
     said=("host", "launch"),
     paths=(
         # Found through PATH, CUDA_HOME and LD_LIBRARY_PATH; a step of `srun --export=NONE` has none.
@@ -42,6 +45,7 @@ LAUNCH = Start(
     ),
 )
 INTERPRETER = Start(
+    word="other interpreter",
     said=("python", "asked"),
     paths=(
         ("conda", "name"),

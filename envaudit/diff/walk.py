@@ -99,7 +99,7 @@ def _walk_by_start(
     said = []
     for name in sorted(by_launch):
         others = [
-            Side(side.nodes, "unknown", None, f"other launch: {other}", silent=True)
+            Side(side.nodes, "unknown", None, f"{start.word}: {other}", silent=True)
             for other in sorted(by_launch)
             if other != name
             for side in by_launch[other]
@@ -111,7 +111,7 @@ def _walk_by_start(
     path = join_path(*segments)
     if any(view.paths.selects(path, side.value) for side in sides):
         groups = [
-            Group(None, _ordered(view, part), "unknown", f"other launch: {name}")
+            Group(None, _ordered(view, part), "unknown", f"{start.word}: {name}")
             for name, part in by_launch.items()
         ]
         yield Drift(path, "unknown", _largest_first(view, groups), (), "none")

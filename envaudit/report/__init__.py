@@ -17,7 +17,7 @@ class Stage:
     Attributes:
         name: one word, `clock`.
         text: its outcome in one line.
-        elapsed_s: how long it took, in seconds.
+        elapsed_s: how long it took, in seconds; 0 where that is not worth a word.
     """
 
     name: str

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding
 from envaudit.model.nodeset import fold
-from envaudit.report import Report
+from envaudit.report import Report, Stage
 from envaudit.report.facts import fact_lines
 from envaudit.report.lines import Line, Span, line
 from envaudit.report.screen import printable, shortened
@@ -51,7 +51,10 @@ def layout(report: Report) -> List[Line]:
     parts = [
         header_lines(report),
         [
-            line(f"{stage.name:<10} {printable(stage.text)}  {stage.elapsed_s:.1f} s")
+            line(
+                f"{stage.name:<10} {printable(stage.text)}"
+                + (f"  {stage.elapsed_s:.1f} s" if stage.elapsed_s else "")
+            )
             for stage in report.stages
         ],
         *(_block(nodes, findings, basis, report.verbose) for nodes, findings in _blocks(report.findings)),
@@ -170,3 +173,7 @@ def _drift_rows(drift: Drift, nodes: Tuple[str, ...], above: str, shared: str, v
 
 def _basis_text(drift: Drift) -> str:
     return "no reference" if drift.basis == "none" else drift.basis
+
+
+def _took(stage: Stage) -> str:
+    return f"  {stage.elapsed_s:.1f} s" if stage.elapsed_s else ""

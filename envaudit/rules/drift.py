@@ -115,6 +115,6 @@ def _not_known(drifts: Sequence[Drift]) -> Tuple[str, ...]:
     for drift in drifts:
         for group in drift.groups:
             # What another launch hides is told once, by EA905.
-            if group.state == "unknown" and not group.why.startswith("other launch"):
+            if group.state == "unknown" and not group.why.startswith(("other launch", "other interpreter")):
                 unknown.setdefault(group.why, []).extend(group.nodes)
     return tuple(f"not known on {fold(nodes)}: {why}" for why, nodes in sorted(unknown.items()))

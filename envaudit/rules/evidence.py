@@ -12,7 +12,12 @@ from envaudit.rules.registry import Evidence, Found, Policy, rule
 _LOOKING = ("probe", "inband")
 
 # How a comparison begins the reason for what is compared between equal launches only.
+# How the diff begins to say that two facts follow from how the probe was started.
 _OTHER_LAUNCH = "other launch: "
+_OTHER_INTERPRETER = "other interpreter: "
+
+# From so many paths on, they are counted rather than named; the drifts have them all.
+_FOLD_FROM = 4
 
 # A section's name and the errors that its reading ended with.
 Cause = Tuple[str, Tuple[str, ...]]
@@ -112,7 +117,7 @@ def not_comparable(evidence: Evidence, policy: Policy) -> Iterator[Found]:
             reasons.setdefault((_reason(drift), _odd_ones(drift)), []).append(drift)
     for (reason, odd), drifts in reasons.items():
         yield Found(
-            message=f"not compared, {reason}: {', '.join(drift.path for drift in drifts)}",
+            message=f"not compared, {reason}: {_named(drifts)}",
             nodes=odd,
             path=drifts[0].path if len(drifts) == 1 else "",
             drifts=tuple(drifts),
@@ -121,8 +126,18 @@ def not_comparable(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
 def _reason(drift: Drift) -> str:
     whys = sorted({group.why for group in drift.groups if group.state == "unknown"})
+    if any(why.startswith(_OTHER_INTERPRETER) for why in whys):
+        return "other interpreter asked for"
     launches = [why[len(_OTHER_LAUNCH) :] for why in whys if why.startswith(_OTHER_LAUNCH)]
     return f"other launch ({', '.join(launches)})" if launches else ", ".join(whys)
+
+
+def _named(drifts: List[Drift]) -> str:
+    """The paths, or how many of which sections when a line would not hold them."""
+    if len(drifts) < _FOLD_FROM:
+        return ", ".join(drift.path for drift in drifts)
+    sections = sorted({drift.section for drift in drifts})
+    return f"{len(drifts)} facts of {', '.join(sections)}"
 
 
 def _odd_ones(drift: Drift) -> Tuple[str, ...]:

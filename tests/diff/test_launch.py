@@ -49,11 +49,7 @@ def test_compare_facts_of_the_node_differ_across_launches() -> None:
 CASES = [(LAUNCH, path) for path in LAUNCH.paths] + [(INTERPRETER, path) for path in INTERPRETER.paths]
 
 
-@pytest.mark.parametrize(
-    ("start", "segments"),
-    CASES,
-    ids=lambda value: "/".join(value) if isinstance(value[0], str) else value.said[1],
-)
+@pytest.mark.parametrize(("start", "segments"), CASES)
 def test_compare_what_follows_from_a_choice_is_unknown_between_choices(
     start: Start, segments: Tuple[str, ...]
 ) -> None:
