@@ -37,6 +37,17 @@ def pci_count(context: Context) -> Optional[int]:
     )
 
 
+def bus_is_denied(context: Context) -> bool:
+    """Whether there is a PCI bus that may not be looked at: then nobody can say that no GPU is there."""
+    try:
+        context.list_dir(_PCI)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def proc_count(context: Context) -> Optional[int]:
     """How many GPUs NVIDIA's kernel module holds; None where it is not loaded, or not visible."""
     try:

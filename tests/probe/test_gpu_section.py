@@ -410,3 +410,8 @@ def test_fold_takes_the_majority_and_the_lowest_ordinal_of_equals() -> None:
 def test_gfx_target_is_named_as_the_compiler_does(target: int, name: str) -> None:
     """Two decimal digits each for minor and stepping, written in hexadecimal."""
     assert name == gfx_name(target)
+
+
+def test_gpu_where_nothing_may_be_looked_at_is_unknown_not_absent(make_node: MakeNode) -> None:
+    """A bus that is denied and no library: no evidence, which is no absence."""
+    assert "error" == gpu.read(make_node({}, denied=["/sys/bus/pci/devices"])).status

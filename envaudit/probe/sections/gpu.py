@@ -56,7 +56,13 @@ def read(context: Context) -> Answer:
     if _nothing_from(told) and (not seen_by_kernel or _not_given(context)):
         if seen_by_kernel:
             notes["host_gpus"] = {"pci": pci, "proc": proc}
-        return Answer("ok", {"amd": amd}, notes) if amd else Answer("absent", {}, notes)
+        if amd:
+            return Answer("ok", {"amd": amd}, notes)
+        if pci_gpus.bus_is_denied(context):
+            return Answer(
+                "error", {}, notes, ["permission denied on the PCI bus: whether a GPU is there is unknown"]
+            )
+        return Answer("absent", {}, notes)
     facts, errors = _system_facts(told, module)
     _add_devices(facts, notes, errors, told)
     if facts.get("count") and not proc and not pci:
