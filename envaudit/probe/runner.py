@@ -102,12 +102,12 @@ def _workdir(asked: str) -> str:
 
 
 def _wanted(names: Optional[List[str]]) -> List[str]:
+    known = registry.section_names()
     if names is None:
-        return registry.section_names()
+        return known
     for name in names:
-        if not registry.has_section(name):
-            known = ", ".join(registry.section_names())
-            raise Refused(f"there is no section {name!r}; there are {known}.")
+        if name not in known:
+            raise Refused(f"there is no section {name!r}; there are {', '.join(known)}.")
     return sorted(set(names))
 
 
