@@ -13,6 +13,7 @@ from envaudit.transport import boot, causes, frames
 from envaudit.transport.engine import Listener
 from envaudit.transport.interface import Request, Target, Transport
 from envaudit.transport.node import ANSWER_SCHEMA
+from envaudit.transport.parcel import Parcel
 
 # Once the answer is whole the command has this long to end by itself.
 _LEAVE_S = 1.0
@@ -37,7 +38,7 @@ class Conversation(Listener):
         transport: Transport,
         target: Target,
         request: Request,
-        payload: boot.Payload,
+        parcel: Parcel,
         tool: str,
         nonce: str,
         when_through: Callable[[str, str], None],
@@ -48,7 +49,7 @@ class Conversation(Listener):
         self.refused = ""
         self._transport = transport
         self._request = request
-        self._payload = payload
+        self._parcel = parcel
         self._tool = tool
         self._when_through = when_through
         self._nonce = nonce
@@ -89,9 +90,12 @@ class Conversation(Listener):
             self._settle(causes.of_timeout(self._ended(), self._request.timeout_s))
 
     def open(self, worker: Any) -> None:
-        """Send header and payload."""
+        """Send header and payload, as soon as there is one."""
+        self._parcel.hand_to(lambda payload: self._send(worker, payload))
+
+    def _send(self, worker: Any, payload: boot.Payload) -> None:
         header = boot.header_line(
-            self._payload,
+            payload,
             nonce=self._nonce,
             node=self.target.node,
             deadline_s=self._request.timeout_s,
@@ -100,7 +104,7 @@ class Conversation(Listener):
             ),
         )
         worker.write(header)
-        worker.write(self._payload.zip_bytes)
+        worker.write(payload.zip_bytes)
 
     def give_up(self, missing: Missing) -> None:
         """Settle from outside, where nothing is settled yet."""

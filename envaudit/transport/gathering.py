@@ -16,10 +16,10 @@ from envaudit._version import __version__
 from envaudit.errors import Interrupted, UsageError
 from envaudit.model.fingerprint import Fingerprint, Missing, Snapshot
 from envaudit.transport import causes, program
-from envaudit.transport.bundle import wire_payload
 from envaudit.transport.conversation import Conversation, new_nonce
 from envaudit.transport.engine import new_task
 from envaudit.transport.interface import Progress, Request, Target, Transport, check_targets
+from envaudit.transport.parcel import Parcel
 from envaudit.transport.tree import Relay, by_interpreter, draws_tree
 
 # A gateway that falls silent would hold a tree for good; each wave of nodes gets this much more.
@@ -42,7 +42,7 @@ def gather(
     """
     check_targets(targets)
     transport.check(targets)
-    payload = wire_payload(compressed=transport.remote)
+    parcel = Parcel(compressed=transport.remote)
 
     def through(node: str, outcome: str) -> None:
         if progress is not None:
@@ -55,10 +55,12 @@ def gather(
         shared = new_nonce()
         for target in targets:
             nonce = shared if with_tree else new_nonce()
-            talks.append(Conversation(transport, target, request, payload, __version__, nonce, through))
+            talks.append(Conversation(transport, target, request, parcel, __version__, nonce, through))
         if with_tree:
+            parcel.make()
             _run_through_tree(task, transport, talks, request)
         else:
+            task.timer(0.0, handler=parcel)
             _run(task, transport, talks, request)
     except TopologyError as error:
         raise UsageError("ClusterShell's topology.conf cannot be used", why=str(error)) from None
