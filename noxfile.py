@@ -55,14 +55,15 @@ def node_side(session: nox.Session) -> None:
     """The node side's tests against the one-file form, on the oldest Python present."""
     python = oldest_python()
     session.log("oldest Python present: %s", python)
-    venv = Path(session.create_tmp()) / "venv"
+    folder = Path(session.create_tmp()).resolve()
+    venv = folder / "venv"
     pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     if not (venv / "bin" / "python").exists():
         session.run(python, "-m", "venv", str(venv), external=True)
     session.run(*pip, *GROUPS["node-side"], external=True)
     session.install("-e", ".")
     # A tree without the package's sources: what the tests import can only be the bundle.
-    tree = Path(session.create_tmp()) / "tree"
+    tree = folder / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     for folder in ("tests", "fixtures", "docs"):
         shutil.copytree(folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
