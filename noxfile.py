@@ -55,8 +55,8 @@ def node_side(session: nox.Session) -> None:
     """The node side's tests against the one-file form, on the oldest Python present."""
     python = oldest_python()
     session.log("oldest Python present: %s", python)
-    folder = Path(session.create_tmp()).resolve()
-    venv = folder / "venv"
+    folder = Path(session.virtualenv.location).resolve()
+    venv = folder / "oldest"
     pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     if not (venv / "bin" / "python").exists():
         session.run(python, "-m", "venv", str(venv), external=True)
@@ -65,8 +65,8 @@ def node_side(session: nox.Session) -> None:
     # A tree without the package's sources: what the tests import can only be the bundle.
     tree = folder / "tree"
     shutil.rmtree(tree, ignore_errors=True)
-    for folder in ("tests", "fixtures", "docs"):
-        shutil.copytree(folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("tests", "fixtures", "docs"):
+        shutil.copytree(name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy("pyproject.toml", tree)
     bundle = tree / "envaudit.pyz"
     session.run("envaudit", "bundle", "-o", str(bundle))
@@ -100,7 +100,7 @@ def coverage(session: nox.Session) -> None:
 def demo(session: nox.Session) -> None:
     """The main job, on this machine alone: two environments that differ, found and mended."""
     session.install(".")
-    session.run("python", "tests/demo/demo.py", session.create_tmp(), *session.posargs)
+    session.run("python", "tests/demo/demo.py", *session.posargs)
 
 
 @nox.session

@@ -1,16 +1,16 @@
 """The main job on one machine: two environments that differ, found by `envaudit diff` and mended.
 
 Two real virtual environments stand as node01 and node02 of the exec transport. They differ in one
-package's version and in one environment variable. Usage: python demo.py FOLDER
+package's version and in one environment variable. Usage: python demo.py
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 from pathlib import Path
@@ -21,7 +21,6 @@ ENTER = '#!/bin/sh\nexport NCCL_ALGO={algo}\nexec "$@"\n'
 
 def main(folder: Path) -> int:
     """Build, snapshot, diff, repair, diff again; 0 when each step ended as it should."""
-    shutil.rmtree(folder, ignore_errors=True)
     for node, version, algo in (("node01", RIGHT, "Ring"), ("node02", WRONG, "Tree")):
         build_node(folder / node, version, algo)
     (folder / "envaudit.toml").write_text(
@@ -89,4 +88,5 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve() / "demo"))
+    with tempfile.TemporaryDirectory(prefix="envaudit-demo-") as temporary:
+        sys.exit(main(Path(temporary)))
