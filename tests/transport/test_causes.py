@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envaudit.model.fingerprint import MISSING_KINDS
@@ -180,7 +180,6 @@ def test_of_timeout_names_the_way_the_limit_and_the_last_words() -> None:
     assert "Check that 'ssh node01 true' works, or raise --timeout." == missing.next_step
 
 
-@settings(deadline=None)
 @given(st.text(), st.one_of(st.none(), st.integers(-1, 300)), st.text())
 def test_of_end_any_words_make_a_kind_and_one_clean_line(
     complaint: str, rc: int | None, last_line: str

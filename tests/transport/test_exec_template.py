@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envaudit.errors import NeededError, UsageError
@@ -44,7 +44,6 @@ def test_argv_of_a_template_keeps_its_words(template: str, launch: str, argv: li
     assert (launch, argv) == (transport.launch, transport.argv(Target("n1", "/p y")))
 
 
-@settings(deadline=None)
 @given(NODE_NAMES, st.text(min_size=1).map("/{}".format))
 def test_argv_values_never_become_more_words_or_fields(node: str, python: str) -> None:
     """Blanks, quotes and braces in an interpreter's path are not read again."""
@@ -91,7 +90,6 @@ def test_gather_no_node_or_one_twice_is_refused() -> None:
         gather(Exec("{python}"), [Target("n1", sys.executable)] * 2, Request())
 
 
-@settings(deadline=None)
 @given(NODE_NAMES)
 def test_worker_of_any_node_name_keeps_the_name(name: str) -> None:
     """ClusterShell's node sets give back exactly the name they were given."""

@@ -10,7 +10,7 @@ import zlib
 from typing import List
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envaudit.transport import frames
@@ -45,7 +45,6 @@ def sealed(blob: bytes) -> bytes:
     )
 
 
-@settings(deadline=None)
 @given(ASCII_JSON, st.integers(1, 5000), st.booleans())
 def test_frames_cut_anywhere_give_the_text_back(text: str, step: int, crlf: bool) -> None:
     """Whatever the pieces and the line ends, reading undoes encoding."""
@@ -55,7 +54,6 @@ def test_frames_cut_anywhere_give_the_text_back(text: str, step: int, crlf: bool
     assert text == reader.text()
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_frames_of_two_tasks_mixed_line_by_line_stay_apart(data: st.DataObject) -> None:
     """Tasks of srun are mixed by lines; each reader takes its own nonce alone."""
@@ -70,7 +68,6 @@ def test_frames_of_two_tasks_mixed_line_by_line_stay_apart(data: st.DataObject) 
         assert text == read(b"".join(mixed), nonce=nonce).text()
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=3000), st.integers(1, 700))
 def test_frames_arbitrary_bytes_never_become_an_answer(noise: bytes, step: int) -> None:
     """Without the nonce nothing is an answer, and nothing raises."""
@@ -78,7 +75,6 @@ def test_frames_arbitrary_bytes_never_become_an_answer(noise: bytes, step: int) 
     assert (False, False) == (reader.seen, reader.whole)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-1, 12), st.integers(-1, 12), st.binary(max_size=12)), max_size=12))
 def test_frames_arbitrary_frames_are_refused_or_read(rows: List[tuple[int, int, bytes]]) -> None:
     """Frames under the right nonce give a text, a FrameError or nothing; never another exception."""
@@ -92,7 +88,6 @@ def test_frames_arbitrary_frames_are_refused_or_read(rows: List[tuple[int, int, 
         pass
 
 
-@settings(deadline=None)
 @given(ASCII_JSON, st.data())
 def test_frames_one_changed_character_is_noticed(text: str, data: st.DataObject) -> None:
     """A changed content or digest never passes for the text that was sent."""
