@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import envaudit
+
 # A shared machine is slow at times; how long one example takes says nothing about its outcome.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 PROJECT = Path(__file__).resolve().parents[1]
+
+# What a child needs on its path to import the envaudit that is tested: a folder, or the bundle.
+PACKAGE_HOME = Path(envaudit.__file__).resolve().parents[1]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -64,7 +64,7 @@ def read_version(context: Context, package: Package) -> Dict[str, object]:
     text = context.read_text(os.path.join(package.folder, "version.py"), _VERSION_LIMIT_BYTES)
     try:
         statements = ast.parse(text).body
-    except (SyntaxError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{package.folder}/version.py: {error}") from error
     constants: Dict[str, object] = {}
     for statement in statements:

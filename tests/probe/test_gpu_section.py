@@ -14,7 +14,7 @@ import pytest
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.pci_gpus import KernelModule, gfx_name, kernel_module, pci_count
 from envaudit.probe.sections import gpu
-from tests.conftest import PROJECT
+from tests.conftest import PACKAGE_HOME
 from tests.probe import fakenvml
 
 MakeNode = Callable[..., Context]
@@ -39,7 +39,7 @@ class Machine:
         self, timeout_s: float = 20, environ: Optional[Dict[str, str]] = None, **state: object
     ) -> Answer:
         """The section's answer, from a process of its own that finds the library on LD_LIBRARY_PATH."""
-        variables = {"LD_LIBRARY_PATH": os.path.dirname(self.library), "PYTHONPATH": str(PROJECT)}
+        variables = {"LD_LIBRARY_PATH": os.path.dirname(self.library), "PYTHONPATH": str(PACKAGE_HOME)}
         variables["FAKENVML_CONF"] = fakenvml.write_state(str(self.folder / "state"), **state)
         ran = subprocess.run(
             [sys.executable, "-B", "-c", READ, str(timeout_s)],

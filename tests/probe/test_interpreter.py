@@ -12,6 +12,7 @@ import pytest
 
 from envaudit.probe import Refused, interpreter
 from envaudit.probe.runner import probe
+from tests.conftest import PACKAGE_HOME
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has somebody else to distrust")
 SOMEBODY = 4242
@@ -92,7 +93,7 @@ def test_virtual_environment_is_described_as_itself(tmp_path: Path) -> None:
         "print(json.dumps(probe({'sections': ['python']})))"
     )
     ran = subprocess.run(
-        [str(tmp_path / "env/bin/python"), "-I", "-B", "-c", asked, str(Path(__file__).parents[2])],
+        [str(tmp_path / "env/bin/python"), "-I", "-B", "-c", asked, str(PACKAGE_HOME)],
         check=True,
         timeout=60,
         capture_output=True,

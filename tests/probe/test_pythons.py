@@ -14,7 +14,7 @@ from envaudit.model.codec import fingerprint_of_answer, parse_json
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.probe import registry
 from envaudit.probe.runner import probe
-from tests.conftest import PROJECT
+from tests.conftest import PACKAGE_HOME
 from tests.probe.conftest import NODES
 from tests.probe.pythons import VERSIONS, interpreters
 
@@ -31,7 +31,7 @@ def probe_under(version: str, *requests: Dict[str, Any]) -> List[Fingerprint]:
     if python is None:
         pytest.skip(f"no Python {version} on PATH or in pyenv")
     ran = subprocess.run(
-        [python, "-I", "-B", "-W", "error", "-c", _BOOT, str(PROJECT), json.dumps(requests)],
+        [python, "-I", "-B", "-W", "error", "-c", _BOOT, str(PACKAGE_HOME), json.dumps(requests)],
         capture_output=True,
         text=True,
         timeout=120,

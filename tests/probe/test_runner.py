@@ -15,7 +15,7 @@ import pytest
 from envaudit.model.codec import fingerprint_of_answer
 from envaudit.probe import Refused, registry, sections
 from envaudit.probe.runner import probe
-from tests.conftest import PROJECT
+from tests.conftest import PACKAGE_HOME
 from tests.probe.processes import is_gone
 
 AddSection = Callable[..., None]
@@ -194,7 +194,7 @@ def test_node_without_free_descriptors_answers_all_the_same(descriptors: int) ->
         "print(json.dumps(probe({})))"
     )
     ran = subprocess.run(
-        [sys.executable, "-I", "-B", "-c", asked, str(PROJECT)],
+        [sys.executable, "-I", "-B", "-c", asked, str(PACKAGE_HOME)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -214,7 +214,7 @@ def test_probe_from_a_removed_folder_is_whole(tmp_path: Path) -> None:
         "import sys, os, json; sys.path.insert(0, sys.argv[1]); os.rmdir(os.getcwd());"
         "from envaudit.probe.runner import probe; print(json.dumps(probe({'sections': ['python', 'git']})))"
     )
-    argv = [sys.executable, "-I", "-B", "-c", asked, str(PROJECT)]
+    argv = [sys.executable, "-I", "-B", "-c", asked, str(PACKAGE_HOME)]
     ran = subprocess.run(argv, cwd=gone, capture_output=True, text=True, timeout=60, check=True)
     got = rows(json.loads(ran.stdout))
     assert ("ok", "absent") == (got["python"]["status"], got["git"]["status"])
