@@ -81,9 +81,13 @@ class Slurm:
         self._wait_idle()
 
     def run(self, argv: Sequence[str], timeout_s: float = 20.0) -> subprocess.CompletedProcess[str]:
-        """A Slurm command on the controller's machine, where envaudit runs too."""
+        """A Slurm command on the controller's machine, where envaudit runs too.
+
+        From `/`, which every node has: a step goes to the folder that it was started in.
+        """
         return subprocess.run(
             argv,
+            cwd="/",
             env={**os.environ, **self.variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
