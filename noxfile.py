@@ -106,7 +106,8 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """The speed that is promised, as ratios within one run."""
-    session.install("-e", ".", *GROUPS["test"], CPU_TORCH)
+    # Not editable: as a user has it, with its bytecode compiled.
+    session.install(".", *GROUPS["test"], CPU_TORCH)
     session.run("python", "tests/bench/bench.py", *session.posargs)
 
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Callable
@@ -38,13 +39,18 @@ def main() -> int:
 
 
 def local(folder: Path, runs: int) -> bool:
-    """`envaudit snapshot` here against torch's own report, 400 conda packages in view."""
+    """`envaudit snapshot` here against torch's own report, both of one environment.
+
+    It is a conda environment of 400 packages, to which a `.pth` file adds the torch of this one.
+    """
     from tests.bench.synthetic_env import build_conda_env
 
-    python = build_conda_env(folder / "env", packages=400)
+    python = build_conda_env(str(folder / "env"), packages=400)
+    site = next((folder / "env" / "lib").glob("python3*/site-packages"))
+    (site / "torch_beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
     commands = {
-        "ours": Command([*ENVAUDIT, "snapshot", "--python", str(python)], str(folder)),
-        "collect_env": Command([sys.executable, "-m", "torch.utils.collect_env"], str(folder)),
+        "ours": Command([*ENVAUDIT, "snapshot", "--python", python], str(folder)),
+        "collect_env": Command([python, "-m", "torch.utils.collect_env"], str(folder)),
     }
     results = in_turn(commands, runs)
     ours, theirs = median_s(results["ours"]), median_s(results["collect_env"])
