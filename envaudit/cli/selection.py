@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 import shutil
-import socket
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.cli import references
@@ -102,7 +101,7 @@ def _all_nodes(configuration: Configuration) -> Tuple[str, ...]:
 
 def this_node() -> str:
     """The machine's name as a node name: the host name without its domain."""
-    name = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname().split(".")[0])
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", os.uname().nodename.split(".")[0])
     return re.sub(r"\A-+", "", name)[:253] or "localhost"
 
 

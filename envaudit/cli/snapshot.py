@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import socket
+import os
 import time
 from typing import List
 
@@ -76,7 +76,7 @@ def keep(snapshot: Snapshot, options: argparse.Namespace) -> List[Stage]:
         return [Stage("written", options.output)]
     store = open_store(options)
     name = store.write(
-        snapshot, captured_at=captured_at, tool=__version__, host=socket.gethostname(), tags=options.tag
+        snapshot, captured_at=captured_at, tool=__version__, host=os.uname().nodename, tags=options.tag
     )
     stages = [Stage("stored", f"{store.path}/snapshots/{name}")]
     if options.tag and snapshot.fingerprints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -186,6 +186,16 @@ def all_rules() -> List[Rule]:
     """Every rule, by id. Imports the modules of this room, also from inside a zip."""
     import envaudit.rules
 
-    for module in pkgutil.iter_modules(envaudit.rules.__path__):
-        importlib.import_module(f"envaudit.rules.{module.name}")
+    for name in _module_names(envaudit.rules.__path__[0]):
+        importlib.import_module(f"envaudit.rules.{name}")
     return [_RULES[rule_id] for rule_id in sorted(_RULES)]
+
+
+def _module_names(place: str) -> List[str]:
+    try:
+        return [name[: -len(".py")] for name in os.listdir(place) if name.endswith(".py")]
+    except NotADirectoryError:
+        # Inside a zip. Only here, for it imports inspect: 5 to 10 ms of each command.
+        import pkgutil
+
+        return [module.name for module in pkgutil.iter_modules([place])]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from datetime import datetime, timedelta, timezone
@@ -133,6 +132,8 @@ def _locate_newest(
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """A sentence that names what was probably meant, or nothing."""
+    import difflib  # only once something was mistyped
+
     near: List[str] = difflib.get_close_matches(name, list(known), n=1)
     return f"Did you mean '{near[0]}'?" if near else ""
 

@@ -12,7 +12,6 @@ import os
 import re
 import socket
 import time
-import uuid
 from functools import lru_cache
 from typing import List, Match, Optional, Tuple
 
@@ -29,7 +28,7 @@ _UNKNOWN_MACHINE = "unknown0"
 
 def temporary_name() -> str:
     """A name that no other writer uses, and that says which process writes it."""
-    return f".envaudit-{_writer(os.getpid())}-{uuid.uuid4().hex[:8]}.tmp"
+    return f".envaudit-{_writer(os.getpid())}-{os.urandom(4).hex()}.tmp"
 
 
 def is_temporary(name: str) -> bool:
