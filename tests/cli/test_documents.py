@@ -10,7 +10,7 @@ import pytest
 from tests.cli import documents
 
 PROJECT = Path(__file__).resolve().parents[2]
-MARKS = re.compile(r"(<!-- exit codes: begin[^\n]*-->\n).*?(\n?<!-- exit codes: end -->)", re.S)
+MARKS = re.compile(r"(<!-- exit codes: begin[^\n]*-->\n).*?(<!-- exit codes: end -->)", re.S)
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_exit_codes_in_the_readme_are_those_of_the_error_classes(rewrite: bool) 
     """The table is made from the classes, so neither can drift from the other."""
     path = PROJECT / "README.md"
     text = path.read_text()
-    generated = MARKS.sub(lambda match: f"{match[1]}{documents.exit_codes_table()}{match[2]}", text)
+    generated = MARKS.sub(lambda match: f"{match[1]}{documents.exit_codes_table()}\n{match[2]}", text)
     assert MARKS.search(text)
     if rewrite:
         path.write_text(generated)
