@@ -20,6 +20,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "gather":
+        import_module(f"{__name__}.postponed").postpone("urllib.request")
     module = "gathering" if name == "gather" else "interface"
     value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value

@@ -18,9 +18,10 @@ import tempfile
 from pathlib import Path
 from typing import Callable
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(PROJECT))
 
-from tests.bench.measure import Command, in_turn, median_s, ratio
+from tests.bench.measure import Command, in_turn, median_s, ratio  # noqa: E402
 
 ENVAUDIT = [str(Path(sys.executable).parent / "envaudit")]
 
@@ -87,7 +88,8 @@ Store(sys.argv[1]).write(snapshot, captured_at=CAPTURED_AT, tool=TOOL, host="ben
 def fleet(folder: Path, runs: int) -> bool:
     """`diff` of 1,000 stored nodes with 500 packages each, 10 of which differ."""
     # In a process of its own: Linux counts the memory of whoever forked towards a command's peak.
-    subprocess.run([sys.executable, "-c", _STORE_FLEET, str(folder / ".envaudit")], check=True)
+    argv = [sys.executable, "-c", _STORE_FLEET, str(folder / ".envaudit")]
+    subprocess.run(argv, check=True, cwd=PROJECT)
     command = Command([*ENVAUDIT, "diff", "node[0001-1000]@latest"], str(folder), expected=1)
     results = in_turn({"ours": command}, runs)["ours"]
     wall_s, peak = median_s(results), max(run.peak_bytes for run in results) / 1e6

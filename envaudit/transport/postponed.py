@@ -1,0 +1,33 @@
+"""Modules that are executed when something of them is used, not when they are imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Any
+
+
+def postpone(name: str) -> None:
+    """Make the import of a standard library module cost nothing until an attribute of it is asked for.
+
+    ClusterShell imports xml.sax.saxutils, which imports urllib.request, http.client, email and ssl
+    for a function that ClusterShell does not call: 15 of the 50 ms that its import takes.
+    (importlib's own LazyLoader executes the module at the second import already, for the import
+    statement asks every module for its `__spec__`.)
+    """
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    loader = spec.loader
+
+    def execute(attribute: str) -> Any:
+        del module.__dict__["__getattr__"]
+        loader.exec_module(module)
+        return getattr(module, attribute)
+
+    module.__dict__["__getattr__"] = execute
+    sys.modules[name] = module
+    package, _, child = name.rpartition(".")
+    if package:
+        setattr(sys.modules[package], child, module)
