@@ -1,0 +1,98 @@
+"""`-r requirements.txt` in a pip section: the lines of the file in the place of the option.
+
+Paths count from the file that has the line, as in pip. A file outside of the source's folder is
+refused: a file under test must not read others on the machine that looks at it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from envaudit.errors import InputError
+from envaudit.lock.entries import Entry, Fault, Located
+from envaudit.lock.requirement import BadRequirement, parse_line
+from envaudit.lock.sourcetext import read_text
+
+_MAX_DEPTH = 16
+_MAX_FILES = 100
+
+
+class Includes:
+    """The requirements files that one source includes.
+
+    Attributes:
+        faults: of the includes and of the lines in them.
+    """
+
+    def __init__(self, source_path: str) -> None:
+        self.faults: list[Fault] = []
+        self._folder = os.path.realpath(os.path.dirname(os.path.abspath(source_path)))
+        self._files = 0
+
+    def lines_of(self, entry: Entry) -> list[Entry]:
+        """The entries that an include stands for; none for any other entry."""
+        return self._expand(entry, ()) if entry.kind == "pip_include" else []
+
+    def _expand(self, entry: Entry, open_files: tuple[str, ...]) -> list[Entry]:
+        value = entry.value
+        if "://" in value:
+            self._fault(entry, f"'{value}' is on the network, and may say something else tomorrow",
+                        "Keep the file beside this one.")  # fmt: skip
+            return []
+        path = os.path.join(os.path.dirname(entry.path), value)
+        real = os.path.realpath(path)
+        if real != self._folder and not real.startswith(self._folder + os.sep):
+            self._fault(entry, f"'{value}' is outside of this folder", "Move it beside this file.")
+            return []
+        if real in open_files:
+            self._fault(entry, f"'{value}' includes itself", "Take one of the -r lines out.")
+            return []
+        self._files += 1
+        if len(open_files) >= _MAX_DEPTH or self._files > _MAX_FILES:
+            self._fault(entry, f"'{value}': includes go too deep, or are too many")
+            return []
+        try:
+            text = read_text(path).text
+        except InputError as error:
+            why = f" ({error.why})" if error.why else ""
+            self._fault(entry, f"'{value}' {error.what}{why}", "Paths count from the file that names them.")
+            return []
+        return self._lines(text, path, entry, (*open_files, real))
+
+    def _lines(self, text: str, path: str, entry: Entry, open_files: tuple[str, ...]) -> list[Entry]:
+        entries = []
+        for written in joined_lines(text, path):
+            try:
+                parsed = parse_line(written, entry.block)
+            except BadRequirement as error:
+                self.faults.append(Fault("requirement", str(error), written.line, written.column, path,
+                                         error.next_step))  # fmt: skip
+                continue
+            for one in parsed:
+                one = replace(one, selector=entry.selector, platforms=entry.platforms)
+                entries.append(one)
+                if one.kind == "pip_include":
+                    entries += self._expand(one, open_files)
+        return entries
+
+    def _fault(self, entry: Entry, message: str, next_step: str = "") -> None:
+        self.faults.append(Fault("include", message, entry.line, entry.column, entry.path, next_step))
+
+
+def joined_lines(text: str, path: str) -> list[Located]:
+    """The logical lines of a requirements file: a backslash at the end goes on in the next line."""
+    lines: list[Located] = []
+    pending: Located | None = None
+    for number, line in enumerate(text.split("\n"), start=1):
+        column = len(line) - len(line.lstrip()) + 1
+        if pending is not None:
+            pending = replace(pending, text=f"{pending.text} {line.strip()}")
+        else:
+            pending = Located(line.strip(), number, column, path)
+        if pending.text.endswith("\\") and not line.lstrip().startswith("#"):
+            pending = replace(pending, text=pending.text[:-1].rstrip())
+        else:
+            lines.append(pending)
+            pending = None
+    return [*lines, pending] if pending is not None else lines
