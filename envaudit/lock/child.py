@@ -1,0 +1,226 @@
+"""The solver's own process: reads one question on standard input, answers in lines of JSON.
+
+py-rattler's runtime may abort the interpreter while that shuts down, after the work is done
+(`PyGILState_Release`, about 2 of 80 runs), so the process that holds it leaves by `os._exit`, and
+the process that asked never loads it. What goes wrong is a line too: `fault` for a channel or a
+spec, `conflict` for what cannot be solved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MAX_MIRROR_WORDS = 2000
+"""Characters of a library's error text that are passed on."""
+
+
+def main() -> None:
+    """Answer the question on standard input; never returns."""
+    question = json.load(sys.stdin)
+    status = 0
+    try:
+        asyncio.run(_answer(question))
+    except _Fault as fault:
+        _say({"fault": fault.words})
+    except BaseException as error:
+        _say({"fault": {"kind": "crash", "text": f"{type(error).__name__}: {error}"[:MAX_MIRROR_WORDS]}})
+        status = 1
+    sys.stdout.flush()
+    os._exit(status)
+
+
+class _Fault(Exception):
+    """Ends the run with one line of words for the process that asked."""
+
+    def __init__(self, **words: Any) -> None:
+        super().__init__(words)
+        self.words = words
+
+
+def _say(line: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+async def _answer(question: Mapping[str, Any]) -> None:
+    gateway = _gateway(question)
+    platforms: Sequence[str] = sorted(question["platforms"])
+    urls = await _reachable(gateway, question["channels"], platforms)
+    limit = asyncio.Semaphore(max(1, int(question["jobs"])))
+
+    async def one(platform: str) -> None:
+        async with limit:
+            _say({"progress": [platform, "solve", ""]})
+            await _solve(gateway, question, urls, platform)
+
+    await asyncio.gather(*(one(platform) for platform in platforms))
+
+
+def _gateway(question: Mapping[str, Any]) -> Any:
+    from rattler import Config, Gateway, SourceConfig
+    from rattler.networking import Client
+
+    client = Client.from_config(Config.from_toml(question["client"]), max_retries=question["retries"])
+    return Gateway(
+        cache_dir=question["cache_dir"],
+        default_config=SourceConfig(cache_action=question["cache_action"]),
+        client=client,
+    )
+
+
+async def _reachable(gateway: Any, channels: Sequence[Any], platforms: Sequence[str]) -> list[str]:
+    """Of each channel the first address that answers; this also reads the indexes into the gateway."""
+    from rattler.exceptions import GatewayError
+
+    read = 0
+
+    async def one(channel: Mapping[str, Any]) -> str:
+        nonlocal read
+        failures = []
+        for url in channel["urls"]:
+            try:
+                await gateway.names([url], [*platforms, "noarch"], channel_relations="disabled")
+            except GatewayError as error:
+                failures.append(str(error)[:MAX_MIRROR_WORDS])
+                continue
+            read += 1
+            _say({"progress": ["", "channels", f"{read}/{len(channels)} {channel['canonical']}"]})
+            return str(url)
+        raise _Fault(kind="channel", place=channel["place"], texts=failures)
+
+    return list(await asyncio.gather(*(one(channel) for channel in channels)))
+
+
+async def _solve(gateway: Any, question: Mapping[str, Any], urls: list[str], platform: str) -> None:
+    from rattler import ChannelPriority, Subdir, solve
+    from rattler.exceptions import GatewayError, SolverError
+
+    task = question["platforms"][platform]
+    sources = _sources(question["channels"], urls)
+    arguments: dict[str, Any] = {
+        "gateway": gateway,
+        "platforms": [Subdir(platform), Subdir("noarch")],
+        "virtual_packages": _virtual(task["virtual"]),
+        "locked_packages": await _locked(gateway, urls, task["locked"], platform),
+        "exclude_newer": _time(question["exclude_newer"]),
+        "timestamp_policy": "allow-missing",
+        "channel_relations": "disabled",
+        "add_pip_as_python_dependency": question["add_pip"],
+    }
+    specs = _specs(task["specs"], urls)
+    first = ChannelPriority.Disabled if question["priority"] == "disabled" else ChannelPriority.Strict
+    relaxed = False
+    try:
+        records = await solve(sources, specs, channel_priority=first, **arguments)
+    except SolverError as error:
+        # conda's flexible priority lets a lower channel in only for what the higher ones cannot do.
+        if question["priority"] != "flexible" or len(sources) < 2:
+            await _tell_conflict(gateway, urls, task, platform, str(error))
+            return
+        _say({"progress": [platform, "solve", "every channel"]})
+        relaxed = True
+        try:
+            records = await solve(sources, specs, channel_priority=ChannelPriority.Disabled, **arguments)
+        except SolverError as other:
+            await _tell_conflict(gateway, urls, task, platform, str(other))
+            return
+    except GatewayError as error:
+        raise _Fault(kind="index", text=str(error)[:MAX_MIRROR_WORDS]) from None
+    tables = sorted(
+        (json.loads(record.to_json()) for record in records), key=lambda table: str(table["name"])
+    )
+    _say({"platform": platform, "relaxed": relaxed, "records": tables})
+
+
+def _sources(channels: Sequence[Any], urls: Sequence[str]) -> list[Any]:
+    """Channels in order; those of one group become one source with one priority."""
+    from rattler import Channel
+    from rattler.repo_data.multi_source import MultiSource
+
+    tiers: dict[tuple[str, int], list[Any]] = {}
+    for place, (channel, url) in enumerate(zip(channels, urls)):
+        group = channel["group"]
+        tiers.setdefault((group, -1 if group else place), []).append(Channel(url))
+    return [MultiSource(group, members) if group else members[0] for (group, _), members in tiers.items()]
+
+
+def _specs(specs: Sequence[Any], urls: Sequence[str]) -> list[Any]:
+    from rattler import MatchSpec
+
+    parsed = []
+    for spec in specs:
+        text, tied = spec["bare"], spec["tied"]
+        if tied is not None:
+            place = urls[tied] if isinstance(tied, int) else tied
+            text = f"{place}/{spec['subdir']}::{text}" if spec["subdir"] else f"{place}::{text}"
+        try:
+            parsed.append(MatchSpec(text, strict=False))
+        except Exception as error:
+            raise _Fault(kind="spec", spec=spec["text"], where=spec["where"], text=str(error)) from None
+    return parsed
+
+
+def _virtual(packages: Sequence[Sequence[str]]) -> list[Any]:
+    from rattler import GenericVirtualPackage, PackageName, Version
+    from rattler.package import BuildString
+
+    return [
+        GenericVirtualPackage(PackageName(name), Version(version), BuildString(build or "0"))
+        for name, version, build in packages
+    ]
+
+
+async def _locked(gateway: Any, urls: Sequence[str], locked: Sequence[Any], platform: str) -> list[Any]:
+    """The channel's own records of what is locked; what it no longer has is not held to."""
+    if not locked:
+        return []
+    from rattler import PackageName
+
+    wanted = {(item["subdir"], item["file_name"]): item["sha256"] for item in locked}
+    found = await gateway.query(
+        list(urls),
+        [platform, "noarch"],
+        [PackageName(name) for name in sorted({item["name"] for item in locked})],
+        recursive=False,
+        channel_relations="disabled",
+    )
+    return [
+        record
+        for records in found
+        for record in records
+        if (record.subdir, record.file_name) in wanted
+        and wanted[record.subdir, record.file_name] in (None, record.sha256 and record.sha256.hex())
+    ]
+
+
+async def _tell_conflict(
+    gateway: Any, urls: Sequence[str], task: Mapping[str, Any], platform: str, text: str
+) -> None:
+    """Pass on the solver's words, and the nearest names of those that no channel has."""
+    import difflib
+
+    names = await gateway.names(list(urls), [platform, "noarch"], channel_relations="disabled")
+    known = sorted({name.normalized for name in names})
+    present = set(known)
+    nearest = {}
+    for name in sorted({spec["name"] for spec in task["specs"]} - present):
+        shorter = [other for other in known if name.startswith(other + "-")]
+        longer = [other for other in known if other.endswith("-" + name) or other.startswith(name + "-")]
+        close = shorter[-1:] or difflib.get_close_matches(name, known, n=1, cutoff=0.75) or longer[:1]
+        nearest[name] = close[0] if close else ""
+    _say({"conflict": {"platform": platform, "text": text, "unknown": nearest}})
+
+
+def _time(text: str | None) -> Any:
+    from datetime import datetime
+
+    return None if text is None else datetime.fromisoformat(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""One solved package, as the lock names it and as this user fetches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from envaudit.lock.channels import Channel
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a channel says of a package file.
+
+    Attributes:
+        channel: the canonical name of its channel, as the lock's metadata has it.
+        url: the canonical URL of the file; credentials only as `${VARIABLE}`.
+        fetched_url: where this user gets it; may hold credentials, so it is never printed.
+        md5, sha256: in hex, None where the channel's index has none.
+        depends, constrains: match specs, `python >=3.10,<3.11.0a0`.
+        size_bytes: of the file, None where unknown.
+        noarch: `python`, `generic` or empty.
+        timestamp_ms: build time in milliseconds since 1970, None where unknown.
+        python_site_packages_path: of a Python interpreter, `lib/python3.13t/site-packages`.
+    """
+
+    name: str
+    version: str
+    build: str
+    build_number: int
+    subdir: str
+    channel: str
+    url: str
+    fetched_url: str = field(repr=False)
+    md5: str | None = None
+    sha256: str | None = None
+    depends: tuple[str, ...] = ()
+    constrains: tuple[str, ...] = ()
+    size_bytes: int | None = None
+    noarch: str = ""
+    timestamp_ms: int | None = None
+    license: str | None = None
+    python_site_packages_path: str | None = None
+
+    @property
+    def file_name(self) -> str:
+        """`numpy-1.26.4-py310hb13e2d6_0.conda`."""
+        return self.url.rpartition("/")[2]
+
+
+def record_of(table: Mapping[str, Any], channels: Sequence[Channel]) -> Record:
+    """A record of the solver (`RepoDataRecord.to_json` of py-rattler), under its canonical names."""
+    fetched = str(table["url"])
+    channel, mirror = _channel_of(str(table["channel"]).rstrip("/"), channels)
+    url = fetched
+    if mirror and fetched.startswith(mirror + "/"):
+        url = channel.base + fetched[len(mirror) :]
+    elif channel.is_mirrored:
+        # The index of a mirror may send its readers on to yet another place (CEP 15, base_url).
+        url = f"{channel.base}/{table['subdir']}/{table['fn']}"
+    return Record(
+        name=str(table["name"]),
+        version=str(table["version"]),
+        build=str(table["build"]),
+        build_number=int(table["build_number"]),
+        subdir=str(table["subdir"]),
+        channel=channel.canonical,
+        url=url,
+        fetched_url=fetched,
+        md5=table.get("md5"),
+        sha256=table.get("sha256"),
+        depends=tuple(table.get("depends", ())),
+        constrains=tuple(table.get("constrains", ())),
+        size_bytes=table.get("size"),
+        noarch=str(table.get("noarch") or ""),
+        timestamp_ms=table.get("timestamp"),
+        license=table.get("license"),
+        python_site_packages_path=table.get("python_site_packages_path"),
+    )
+
+
+def _channel_of(place: str, channels: Sequence[Channel]) -> tuple[Channel, str]:
+    """The channel that was fetched at `place`, and the address the fetching used."""
+    for channel in channels:
+        if place in channel.urls:
+            return channel, place
+    return Channel(place, place, (place,)), place
