@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from envaudit.errors import InputError
+
 # How a `pip:` line may look; `conda` is the only kind outside of it.
 #
 # conda            numpy=1.26, pytorch::pytorch, https://host/linux-64/zlib-1.3-0.conda
@@ -119,3 +121,59 @@ class Entry:
     def applies_to(self, platform: str) -> bool:
         """Whether the entry counts on a platform such as `linux-64`."""
         return self.platforms is None or platform in self.platforms
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """What an environment.yml says.
+
+    Attributes:
+        path: as it was given.
+        text: decoded, with LF as the only line end.
+        encoding: `utf-8`, `utf-16-le`, ...; has_mark: whether a byte order mark stood before it.
+        name: of the environment; None where it has none.
+        channels: in their order, `nodefaults` among them where it is there.
+        platforms: conda-lock's key, in order; empty where it is not there.
+        conda: the dependencies, in order.
+        pip: the lines of all `pip:` sections, in order, with those of the files they include.
+        pip_sections: where each `pip:` section begins.
+        variables: name to value.
+        prefix: None where there is none.
+        category: conda-lock's key; `main` where it is not there.
+        pip_repositories: conda-lock's key.
+        faults: what is wrong with it, in the order of the file.
+    """
+
+    path: str
+    text: str
+    encoding: str = "utf-8"
+    has_mark: bool = False
+    name: Located | None = None
+    channels: tuple[Located, ...] = ()
+    platforms: tuple[Located, ...] = ()
+    conda: tuple[Entry, ...] = ()
+    pip: tuple[Entry, ...] = ()
+    pip_sections: tuple[Located, ...] = ()
+    variables: tuple[tuple[str, Located], ...] = ()
+    prefix: Located | None = None
+    category: str = "main"
+    pip_repositories: tuple[Located, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    def entries(self, platform: str | None = None) -> tuple[Entry, ...]:
+        """All entries, or those that count on one platform."""
+        both = self.conda + self.pip
+        return both if platform is None else tuple(each for each in both if each.applies_to(platform))
+
+    def check(self) -> None:
+        """Refuse a file that nobody can lock as it is.
+
+        Raises:
+            InputError: with the place and the advice of the first fault that is fatal.
+        """
+        fatal = [fault for fault in self.faults if fault.fatal]
+        if fatal:
+            first = fatal[0]
+            more = f"and {len(fatal) - 1} more" if len(fatal) > 1 else ""
+            advice = first.next_step or f"'envaudit lint {self.path}' tells all of it."
+            raise InputError(first.message, where=first.place, why=more, next_step=advice)

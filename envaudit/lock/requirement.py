@@ -14,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from envaudit.lock.entries import Entry, Located
+from envaudit.lock.names import normalised
 
 # pip's options for a requirements file ("Requirements File Format" in its documentation), long
 # name to whether it takes a value. As optparse does, pip takes any unique beginning of them.
@@ -67,11 +68,6 @@ class _Fragment(NamedTuple):
     egg: str
     subdirectory: str
     hashes: tuple[str, ...]
-
-
-def key_of(name: str) -> str:
-    """A distribution's name as PEP 503 normalises it: `Flask_Cors` is `flask-cors`."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def parse_line(written: Located, block: int = -1) -> tuple[Entry, ...]:
@@ -132,7 +128,7 @@ def _requirement(base: Entry, text: str) -> Entry:
         url, _, marker = direct["url"].partition(" ;")
         found = _located(base, url.strip())
         name, extras = direct["name"], _extras(direct["extras"])
-        found = replace(found, name=name, key=key_of(name), extras=extras, marker=marker.strip())
+        found = replace(found, name=name, key=normalised(name), extras=extras, marker=marker.strip())
     elif _VCS.match(text) or "://" in text or _is_path(text):
         found = _located(base, text)
     else:
@@ -157,17 +153,17 @@ def _located(base: Entry, url: str) -> Entry:
     if vcs:
         part = _fragment(vcs["url"])
         place, ref = _without_ref(part.url)
-        return replace(base, kind="pip_git", name=part.egg, key=key_of(part.egg), url=place, ref=ref,
+        return replace(base, kind="pip_git", name=part.egg, key=normalised(part.egg), url=place, ref=ref,
                        subdirectory=part.subdirectory)  # fmt: skip
     part = _fragment(url)
     if "://" not in url or url.startswith("file:"):
         path = unquote(part.url.partition("://")[2]) if url.startswith("file:") else part.url
-        return replace(base, kind="pip_path", name=part.egg, key=key_of(part.egg), value=path,
+        return replace(base, kind="pip_path", name=part.egg, key=normalised(part.egg), value=path,
                        hashes=part.hashes)  # fmt: skip
     wheel = _WHEEL.match(unquote(part.url.rpartition("/")[2]))
     name = part.egg or (wheel["name"] if wheel else "")
     version = f"=={wheel['version']}" if wheel else ""
-    return replace(base, kind="pip_url", name=name, key=key_of(name), version=version, url=part.url,
+    return replace(base, kind="pip_url", name=name, key=normalised(name), version=version, url=part.url,
                    subdirectory=part.subdirectory, hashes=part.hashes)  # fmt: skip
 
 
@@ -211,7 +207,7 @@ def _named(base: Entry, text: str) -> Entry:
     return replace(
         base,
         name=requirement.name,
-        key=key_of(requirement.name),
+        key=normalised(requirement.name),
         version=re.sub(r"\s+", "", version.strip("()")),
         extras=tuple(sorted(requirement.extras)),
         marker=str(requirement.marker) if requirement.marker else "",

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from envaudit.errors import InputError
 from envaudit.lock import yamltext
 from envaudit.lock.condaspec import BadSpec, parse_spec
-from envaudit.lock.entries import Entry, Fault, Located
+from envaudit.lock.entries import Entry, Fault, Located, SourceFile
 from envaudit.lock.includes import Includes
 from envaudit.lock.requirement import BadRequirement, parse_line
 from envaudit.lock.selectors import PLATFORMS, platforms_of, selector_in
@@ -27,64 +26,10 @@ if TYPE_CHECKING:
 KEYS = ("name", "channels", "dependencies", "variables", "prefix",
         "platforms", "category", "pip-repositories", "allow-pypi-requests")  # fmt: skip
 
+__all__ = ["KEYS", "SourceFile", "read_source"]
+
 # So many faults of one file are told; a wrong file has one for each line.
 MAX_FAULTS = 100
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """What an environment.yml says.
-
-    Attributes:
-        path: as it was given.
-        text: decoded, with LF as the only line end.
-        encoding: `utf-8`, `utf-16-le`, ...; has_mark: whether a byte order mark stood before it.
-        name: of the environment; None where it has none.
-        channels: in their order, `nodefaults` among them where it is there.
-        platforms: conda-lock's key, in order; empty where it is not there.
-        conda: the dependencies, in order.
-        pip: the lines of all `pip:` sections, in order, with those of the files they include.
-        pip_sections: where each `pip:` section begins.
-        variables: name to value.
-        prefix: None where there is none.
-        category: conda-lock's key; `main` where it is not there.
-        pip_repositories: conda-lock's key.
-        faults: what is wrong with it, in the order of the file.
-    """
-
-    path: str
-    text: str
-    encoding: str = "utf-8"
-    has_mark: bool = False
-    name: Located | None = None
-    channels: tuple[Located, ...] = ()
-    platforms: tuple[Located, ...] = ()
-    conda: tuple[Entry, ...] = ()
-    pip: tuple[Entry, ...] = ()
-    pip_sections: tuple[Located, ...] = ()
-    variables: tuple[tuple[str, Located], ...] = ()
-    prefix: Located | None = None
-    category: str = "main"
-    pip_repositories: tuple[Located, ...] = ()
-    faults: tuple[Fault, ...] = ()
-
-    def entries(self, platform: str | None = None) -> tuple[Entry, ...]:
-        """All entries, or those that count on one platform."""
-        both = self.conda + self.pip
-        return both if platform is None else tuple(each for each in both if each.applies_to(platform))
-
-    def check(self) -> None:
-        """Refuse a file that nobody can lock as it is.
-
-        Raises:
-            InputError: with the place and the advice of the first fault that is fatal.
-        """
-        fatal = [fault for fault in self.faults if fault.fatal]
-        if fatal:
-            first = fatal[0]
-            more = f"and {len(fatal) - 1} more" if len(fatal) > 1 else ""
-            advice = first.next_step or f"'envaudit lint {self.path}' tells all of it."
-            raise InputError(first.message, where=first.place, why=more, next_step=advice)
 
 
 def read_source(path: str) -> SourceFile:
@@ -151,10 +96,15 @@ class _Reader:
                 message = f"'{key.text}' is given twice, first in line {first[key.text].line}"
                 self._fault_at("duplicate", message, key, "YAML keeps the last and drops the other.")
             first[key.text] = key
-            if key.text in KEYS:
+            if key.text == "dependencies" and (yamltext.is_null(value) or not value.value):
+                self._fault_at(
+                    "nothing", "'dependencies' is empty: there is nothing to install", key, fatal=False
+                )
+            elif key.text in KEYS:
                 self._key(key.text, value)
             else:
-                self._fault_at("key", f"'{key.text}' is no key of an environment file", key, fatal=False)
+                message = f"'{key.text}' is no key of an environment file"
+                self._fault_at("key", message, key, _nearest(key.text, KEYS), fatal=False)
         if "dependencies" not in first:
             place = Located("", 1, 1, self.path)
             self._fault_at("shape", "there is no key 'dependencies'", place, _EMPTY_ADVICE)
@@ -227,8 +177,6 @@ class _Reader:
     def _dependencies(self, node: yaml.Node) -> None:
         import yaml
 
-        if yamltext.is_null(node):
-            return
         if isinstance(node, yaml.MappingNode):
             self._fault("shape", "'dependencies' is a mapping, expected a list", node, _MAPPING_ADVICE)
             return
