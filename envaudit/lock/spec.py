@@ -14,60 +14,77 @@ from dataclasses import dataclass
 from envaudit.errors import InputError
 from envaudit.lock.channels import Channel, resolve_channels
 from envaudit.lock.condarc import Settings
+from envaudit.lock.condaspec import BadSpec, parse_spec
+from envaudit.lock.sourcefile import SourceFile
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SUBDIR = re.compile(r"\A(.+)/(noarch|(?:linux|osx|win)-[a-z0-9_]+)\Z")
-_CHANNEL_KEY = re.compile(r"""(?:\[|,)\s*channel\s*=\s*(?:'([^']*)'|"([^"]*)"|([^,\]\s]*))""")
+# What stands in brackets and is no key (`pyuvdata[casa]`), conda drops.
+_NO_KEYS = re.compile(r"\[[^\[\]=]*\]")
+_CHANNEL_KEY = re.compile(r"""(?:(?<=\[)|,)\s*channel\s*=\s*(?:'[^']*'|"[^"]*"|[^,\]\s]*)\s*,?""")
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One match spec as written, `pytorch::pytorch=2.1.0`, and where: `environment.yml:7`."""
+    """One match spec and where it was written; `spec_of` makes it of a text.
+
+    Attributes:
+        text: as written, `pytorch::pytorch=2.1.0`.
+        name: of the package, in small letters as channels have it.
+        bare: the spec without its channel, `pytorch=2.1.0`.
+        where: `environment.yml:7:5`, or empty.
+        channel: the channel it asks for, or empty.
+        subdir: the platform folder it asks for, or empty.
+    """
 
     text: str
+    name: str
+    bare: str
     where: str = ""
+    channel: str = ""
+    subdir: str = ""
 
-    @property
-    def channel(self) -> str:
-        """The channel it asks for, or empty."""
-        name, separator, _ = self.text.strip().rpartition("::")
-        if separator:
-            subdir = _SUBDIR.match(name)
-            return subdir.group(1) if subdir else name
-        key = _CHANNEL_KEY.search(self.text)
-        return next((part for part in key.groups() if part), "") if key else ""
 
-    @property
-    def subdir(self) -> str:
-        """The platform folder it asks for, or empty."""
-        subdir = _SUBDIR.match(self.text.strip().rpartition("::")[0])
-        return subdir.group(2) if subdir else ""
+def spec_of(text: str, where: str = "") -> Spec:
+    """The spec that a text says.
 
-    @property
-    def bare(self) -> str:
-        """The spec without its channel."""
-        text = self.text.strip().rpartition("::")[2].strip()
-        key = _CHANNEL_KEY.search(text)
-        if not key:
-            return text
-        rest = (text[: key.start() + 1] + text[key.end() :]).replace("[,", "[").replace("[]", "")
-        return rest.replace(",]", "]").strip()
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        parts = parse_spec(text.strip())
+    except BadSpec as error:
+        raise InputError(
+            f"'{text}' is no package spec",
+            where=where,
+            why=str(error),
+            next_step="Write a name and, if needed, a version and a build: pytorch=2.1.0=*cuda*.",
+        ) from None
+    if parts.url:
+        channel = parts.url.split("#")[0].rpartition("/")[0]
+        bare = f"{parts.name} {parts.version} {parts.build}"
+    else:
+        channel = parts.channel
+        bare = _NO_KEYS.sub("", _CHANNEL_KEY.sub("", text.strip().rpartition("::")[2])).strip()
+    subdir = _SUBDIR.match(channel)
+    if subdir:
+        return Spec(text, parts.name.lower(), bare, where, subdir.group(1), subdir.group(2))
+    return Spec(text, parts.name.lower(), bare, where, channel)
 
-    @property
-    def name(self) -> str:
-        """The package's name, in small letters as channels have it.
 
-        Raises:
-            InputError: the text does not begin with a name.
-        """
-        match = _NAME.match(self.bare)
-        if not match:
-            raise InputError(
-                f"'{self.text}' is no package spec",
-                where=self.where,
-                next_step="Write a name and, if needed, a version: numpy>=1.26.",
-            )
-        return match.group().lower()
+def specs_of(sources: Iterable[SourceFile], platform: str) -> tuple[Spec, ...]:
+    """What the source files ask of conda on one platform, in their order.
+
+    A file with a pip section asks for pip, as conda-lock has it: something must install the section.
+
+    Raises:
+        InputError: an entry that is no spec.
+    """
+    found = []
+    for source in sources:
+        found += [spec_of(entry.text, entry.place) for entry in source.conda if entry.applies_to(platform)]
+        if source.pip_sections and all(spec.name != "pip" for spec in found):
+            found.append(spec_of("pip", source.pip_sections[0].place))
+    return tuple(found)
 
 
 def channels_for(
@@ -96,6 +113,6 @@ def tied_to(spec: Spec, channels: Sequence[Channel], settings: Settings) -> int 
     if not spec.channel:
         return None
     asked = resolve_channels([spec.channel], settings)
-    if len(asked) > 1 or asked[0].group:
+    if asked[0].group:
         return asked[0].group
     return next(place for place, channel in enumerate(channels) if channel.base == asked[0].base)
