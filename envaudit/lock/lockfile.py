@@ -292,15 +292,17 @@ class _Reader:
             raise self.fault(f"{prefix}manager", "conda or pip", manager)
         hashes = self.texts(value, "hash", prefix) if value.get("hash") else {}
         source = value.get("source")
+        url = self.text(value, "url", prefix)
         return LockedPackage(
             name=self.text(value, "name", prefix, _CONDA_NAME if manager == "conda" else _PIP_NAME),
             version=self.text(value, "version", prefix, _VERSION),
             manager=manager,
             platform=self.text(value, "platform", prefix, _PLATFORM),
-            url=self.text(value, "url", prefix),
+            url=url,
             dependencies=self.texts(value, "dependencies", prefix) if value.get("dependencies") else {},
             md5=self.digest(hashes, "md5", prefix),
-            sha256=self.digest(hashes, "sha256", prefix),
+            # conda-lock keeps a repository's commit in the place of the sha256.
+            sha256=None if url.startswith("git+") else self.digest(hashes, "sha256", prefix),
             categories=frozenset({value.get("category") or "main"}),
             source_url=self.text(source, "url", f"{prefix}source.") if isinstance(source, dict) else None,
             recorded_build=self.text(value, "build", prefix, _VERSION) if value.get("build") else None,
