@@ -161,26 +161,27 @@ def _mirrors(name: str, base: str, settings: Settings) -> tuple[str, ...]:
 
 def _name_of_mirror(url: str, settings: Settings) -> str | None:
     """The bare name of a URL that is a known place of a named channel, else None."""
-    bare = _without_credentials(url)
+    bare = without_credentials(url)
     for key, places in settings.mirrored_channels.items():
-        if bare in map(_without_credentials, places) and "://" not in key:
+        if bare in map(without_credentials, places) and "://" not in key:
             return key
     for name, place in settings.custom_channels.items():
-        root = f"{_without_credentials(place)}/{name}"
+        root = f"{without_credentials(place)}/{name}"
         if bare == root or bare.startswith(root + "/"):
-            return bare[len(_without_credentials(place)) + 1 :]
+            return bare[len(without_credentials(place)) + 1 :]
     for host in (DEFAULTS_HOST, *settings.default_channels):
         tail = re.search(r"/(pkgs/(?:main|r|msys2|free|pro|archive))\Z", bare)
-        if tail and bare.startswith(_without_credentials(host)):
+        if tail and bare.startswith(without_credentials(host)):
             return tail.group(1)
     for alias in (settings.channel_alias, DEFAULT_ALIAS):
-        root = _without_credentials(alias)
+        root = without_credentials(alias)
         if bare == url and bare.startswith(root + "/"):
             return bare[len(root) + 1 :]
     return None
 
 
-def _without_credentials(url: str) -> str:
+def without_credentials(url: str) -> str:
+    """`url` without user info and `/t/TOKEN`."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
@@ -225,7 +226,7 @@ def _filled(url: str) -> str:
     if missing and missing.group(1) not in os.environ:
         raise UsageError(
             f"the variable {missing.group(1)} is not set",
-            where=_without_credentials(url),
+            where=without_credentials(url),
             next_step=f"Set {missing.group(1)}: the address of this channel needs it.",
         )
     return filled

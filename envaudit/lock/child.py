@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-MAX_MIRROR_WORDS = 2000
-"""Characters of a library's error text that are passed on."""
+_MAX_WORDS = 2000  # Characters of a library's error text that are passed on.
+_NO_CANDIDATE = re.compile(r"No candidates were found for ([^\s\[]+)")
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
     except _Fault as fault:
         _say({"fault": fault.words})
     except BaseException as error:
-        _say({"fault": {"kind": "crash", "text": f"{type(error).__name__}: {error}"[:MAX_MIRROR_WORDS]}})
+        _say({"fault": {"kind": "crash", "text": f"{type(error).__name__}: {error}"[:_MAX_WORDS]}})
         status = 1
     sys.stdout.flush()
     os._exit(status)
@@ -86,7 +87,7 @@ async def _reachable(gateway: Any, channels: Sequence[Any], platforms: Sequence[
             try:
                 await gateway.names([url], [*platforms, "noarch"], channel_relations="disabled")
             except GatewayError as error:
-                failures.append(str(error)[:MAX_MIRROR_WORDS])
+                failures.append(str(error)[:_MAX_WORDS])
                 continue
             read += 1
             _say({"progress": ["", "channels", f"{read}/{len(channels)} {channel['canonical']}"]})
@@ -112,7 +113,7 @@ async def _solve(gateway: Any, question: Mapping[str, Any], urls: list[str], pla
         "channel_relations": "disabled",
         "add_pip_as_python_dependency": question["add_pip"],
     }
-    specs = _specs(task["specs"], urls)
+    specs = _specs(_with_pip(task, question["add_pip"]), urls)
     first = ChannelPriority.Disabled if question["priority"] == "disabled" else ChannelPriority.Strict
     relaxed = False
     try:
@@ -130,7 +131,7 @@ async def _solve(gateway: Any, question: Mapping[str, Any], urls: list[str], pla
             await _tell_conflict(gateway, urls, task, platform, str(other))
             return
     except GatewayError as error:
-        raise _Fault(kind="index", text=str(error)[:MAX_MIRROR_WORDS]) from None
+        raise _Fault(kind="index", text=str(error)[:_MAX_WORDS]) from None
     tables = sorted(
         (json.loads(record.to_json()) for record in records), key=lambda table: str(table["name"])
     )
@@ -147,6 +148,18 @@ def _sources(channels: Sequence[Any], urls: Sequence[str]) -> list[Any]:
         group = channel["group"]
         tiers.setdefault((group, -1 if group else place), []).append(Channel(url))
     return [MultiSource(group, members) if group else members[0] for (group, _), members in tiers.items()]
+
+
+def _with_pip(task: Mapping[str, Any], add_pip: bool) -> list[Any]:
+    """The specs, and pip where it was locked as a dependency of python.
+
+    The solver adds that dependency to what a channel offers, not to the records it should stay
+    with: without this an update would lose pip.
+    """
+    specs = list(task["specs"])
+    if add_pip and {"pip", "python"} <= {item["name"] for item in task["locked"]}:
+        specs.append({"text": "pip", "bare": "pip", "name": "pip", "where": "", "subdir": "", "tied": None})
+    return specs
 
 
 def _specs(specs: Sequence[Any], urls: Sequence[str]) -> list[Any]:
@@ -179,13 +192,11 @@ async def _locked(gateway: Any, urls: Sequence[str], locked: Sequence[Any], plat
     """The channel's own records of what is locked; what it no longer has is not held to."""
     if not locked:
         return []
-    from rattler import PackageName
-
     wanted = {(item["subdir"], item["file_name"]): item["sha256"] for item in locked}
     found = await gateway.query(
         list(urls),
         [platform, "noarch"],
-        [PackageName(name) for name in sorted({item["name"] for item in locked})],
+        sorted({item["name"] for item in locked}),
         recursive=False,
         channel_relations="disabled",
     )
@@ -202,18 +213,43 @@ async def _tell_conflict(
     gateway: Any, urls: Sequence[str], task: Mapping[str, Any], platform: str, text: str
 ) -> None:
     """Pass on the solver's words, and the nearest names of those that no channel has."""
+    names = await gateway.names(list(urls), [platform, "noarch"], channel_relations="disabled")
+    own = await gateway.names(list(urls), [platform], channel_relations="disabled")
+    known = {name.normalized for name in names}
+    asked = {spec["name"] for spec in task["specs"]}
+    empty = sorted(set(_NO_CANDIDATE.findall(text)) & asked & known)
+    _say(
+        {
+            "conflict": {
+                "platform": platform,
+                "text": text,
+                "unknown": {name: _nearest(name, known) for name in sorted(asked - known)},
+                "versions": {name: await _versions(gateway, urls, platform, name) for name in empty},
+                "has_platform": bool(own),
+            }
+        }
+    )
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    """`openssh` for `openssh-client`, `pytorch` for `torch`; empty where nothing is near."""
     import difflib
 
-    names = await gateway.names(list(urls), [platform, "noarch"], channel_relations="disabled")
-    known = sorted({name.normalized for name in names})
-    present = set(known)
-    nearest = {}
-    for name in sorted({spec["name"] for spec in task["specs"]} - present):
-        shorter = [other for other in known if name.startswith(other + "-")]
-        longer = [other for other in known if other.endswith("-" + name) or other.startswith(name + "-")]
-        close = shorter[-1:] or difflib.get_close_matches(name, known, n=1, cutoff=0.75) or longer[:1]
-        nearest[name] = close[0] if close else ""
-    _say({"conflict": {"platform": platform, "text": text, "unknown": nearest}})
+    shorter = [other for other in known if name.startswith(other + "-")]
+    if shorter:
+        return max(shorter, key=len)
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
+    longer = [other for other in known if other.endswith(name) or other.startswith(name + "-")]
+    return next(iter([*close, *sorted(longer, key=len)]), "")
+
+
+async def _versions(gateway: Any, urls: Sequence[str], platform: str, name: str) -> list[str]:
+    """The lowest and the highest version that the channels have of a package."""
+    found = await gateway.query(
+        list(urls), [platform, "noarch"], [name], recursive=False, channel_relations="disabled"
+    )
+    versions = sorted({record.version for records in found for record in records})
+    return [str(versions[0]), str(versions[-1])] if versions else []
 
 
 def _time(text: str | None) -> Any:

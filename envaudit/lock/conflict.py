@@ -43,14 +43,23 @@ def conflict_of(told: Mapping[str, Any], specs: Sequence[Spec], channels: Sequen
     names = _names_at_fault(lines)
     unknown: Mapping[str, str] = told["unknown"]
     at_fault = tuple(spec for spec in specs if spec.name in unknown or (spec.name in names and not unknown))
-    hints = [_unknown_hint(name, nearest, channels) for name, nearest in sorted(unknown.items())]
-    hints += _virtual_hints(lines, str(told["platform"]))
+    platform = str(told["platform"])
+    if told["has_platform"]:
+        hints = [_unknown_hint(name, nearest, channels) for name, nearest in sorted(unknown.items())]
+    else:
+        hints = [f"None of the channels ({_names(channels)}) has packages for {platform}."]
+    hints += [
+        f"Of {name} the channels have {versions[0]} to {versions[1]} for {platform}."
+        for name, versions in sorted(told["versions"].items())
+        if versions
+    ]
+    hints += _virtual_hints(lines, platform)
     if any("strict channel priority" in line for line in lines):
         hints.append(
             "A channel further down has what is missing: put it first, ask for it by "
             "'channel::package', or set channel_priority: flexible."
         )
-    return Conflict(str(told["platform"]), at_fault, _shortened(lines), tuple(hints))
+    return Conflict(platform, at_fault, _shortened(lines), tuple(hints))
 
 
 def _names_at_fault(lines: Sequence[str]) -> set[str]:
@@ -66,10 +75,13 @@ def _names_at_fault(lines: Sequence[str]) -> set[str]:
 
 
 def _unknown_hint(name: str, nearest: str, channels: Sequence[Channel]) -> str:
-    asked = ", ".join(channel.canonical for channel in channels)
     if nearest:
         return f"No channel has '{name}'; did you mean '{nearest}'?"
-    return f"No channel ({asked}) has '{name}'; is it a package of the pip section?"
+    return f"No channel ({_names(channels)}) has '{name}'; is it a package of the pip section?"
+
+
+def _names(channels: Sequence[Channel]) -> str:
+    return ", ".join(channel.canonical for channel in channels)
 
 
 def _virtual_hints(lines: Sequence[str], platform: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -12,17 +13,16 @@ from envaudit.lock.channels import Channel
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@|(?<=/t/)[^/\s]+(?=/)")
 _MAX_WHY = 300
-_DOWN = (
-    "error sending request",
-    "error trying to connect",
-    "timed out",
-    "timeout",
-    "dns error",
-    "connection",
+_STATUS = re.compile(r"HTTP status (?:client|server) error \((\d{3})")
+_CUT_OFF = (
+    "end of file before message length",
+    "connection closed before message",
+    "error reading a body",
+    "unexpected eof",
 )
-_GONE = ("404", "not found", "could not find", "No such file", "does not exist", "noarch")
-_DENIED = ("401", "403", "Unauthorized", "Forbidden")
-_TRUST = ("certificate", "UnknownIssuer", "tls")
+_DOWN = ("error sending request", "error trying to connect", "timed out", "dns error", "connection reset")
+_GONE = ("could not find subdir", "no such file", "not found")
+_TRUST = ("certificate", "unknownissuer")
 
 
 def raise_fault(fault: Mapping[str, Any], channels: Sequence[Channel]) -> NoReturn:
@@ -55,44 +55,52 @@ def channel_error(channel: Channel, texts: Sequence[str]) -> EnvauditError:
     if channel.is_mirrored:
         where += " at " + ", ".join(_clean(url) for url in channel.urls)
     text = texts[-1] if texts else ""
+    what, next_step = _advice(text, channel.urls[-1])
+    if what is None:
+        return InputError(
+            "answered with something that is no channel index",
+            where=where,
+            why=_short(text),
+            next_step=next_step,
+        )
+    return NeededError(what, where=where, why=_short(text), next_step=next_step)
+
+
+def _advice(text: str, url: str) -> tuple[str | None, str]:
+    """What happened and what to do; None for an answer that came but is no index."""
     lower = text.lower()
-    why = _short(text)
-    host = urlsplit(channel.urls[-1]).hostname or "that folder"
-    if any(word in text for word in _DENIED):
-        return NeededError(
-            "refuses this user",
-            where=where,
-            why=why,
-            next_step="Put the token into a variable (/t/${CHANNEL_TOKEN}/), or store the password with "
-            f"'rattler auth login {host}' or in ~/.netrc.",
+    host = urlsplit(url).hostname or "that folder"
+    status = _STATUS.search(text)
+    code = status.group(1) if status else ""
+    if code in ("401", "403", "407"):
+        return "refuses this user", (
+            "Put the token into a variable (/t/${CHANNEL_TOKEN}/), or store the password with "
+            f"'rattler auth login {host}' or in ~/.netrc."
         )
-    if any(word.lower() in lower for word in _TRUST):
-        return NeededError(
+    if code.startswith("5") or code == "429":
+        return f"is out of order (HTTP {code})", "Try again later, or set mirrored_channels in your .condarc."
+    if any(word in lower for word in _TRUST):
+        return (
             "its certificate is not trusted",
-            where=where,
-            why=why,
-            next_step="Set ssl_verify in your .condarc to the certificate bundle of your network.",
+            "Set ssl_verify in your .condarc to the certificate bundle of your network.",
         )
-    if any(word.lower() in lower for word in _GONE):
-        return NeededError(
-            "there is no channel",
-            where=where,
-            why=why,
-            next_step="Check its spelling, and that it has a folder 'noarch' with repodata.json.",
+    if any(word in lower for word in _CUT_OFF):
+        return (
+            "broke off in the middle of its answer",
+            "Try again, or set mirrored_channels in your .condarc.",
         )
     if any(word in lower for word in _DOWN):
-        return NeededError(
-            "cannot be reached",
-            where=where,
-            why=why,
-            next_step=f"Check the network and proxy to {host}, or set mirrored_channels in your .condarc.",
+        return "cannot be reached", (
+            f"Check the network and proxy to {host}, or set mirrored_channels in your .condarc."
         )
-    return InputError(
-        "answered with something that is no channel index",
-        where=where,
-        why=why,
-        next_step=f"A login page or a broken download on the way? Try 'curl -L {_clean(channel.urls[-1])}"
-        "/noarch/repodata.json'.",
+    if code == "404" or any(word in lower for word in _GONE):
+        return (
+            "there is no such channel",
+            "Check its spelling, and that it has a folder 'noarch' with repodata.json.",
+        )
+    return None, (
+        "A login page or a broken download on the way? "
+        f"Try 'curl -L {shlex.quote(_clean(url) + '/noarch/repodata.json')}'."
     )
 
 

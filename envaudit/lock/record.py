@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from envaudit.lock.channels import Channel
+from envaudit.errors import EnvauditError
+from envaudit.lock.channels import Channel, without_credentials
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,16 @@ class Record:
 def record_of(table: Mapping[str, Any], channels: Sequence[Channel]) -> Record:
     """A record of the solver (`RepoDataRecord.to_json` of py-rattler), under its canonical names."""
     fetched = str(table["url"])
-    channel, mirror = _channel_of(str(table["channel"]).rstrip("/"), channels)
-    url = fetched
-    if mirror and fetched.startswith(mirror + "/"):
-        url = channel.base + fetched[len(mirror) :]
-    elif channel.is_mirrored:
-        # The index of a mirror may send its readers on to yet another place (CEP 15, base_url).
+    channel = _channel_of(fetched, str(table["channel"]), channels)
+    place = next((place for place in channel.urls if fetched.startswith(place + "/")), "")
+    if place:
+        url = channel.base + fetched[len(place) :]
+    elif channel.is_mirrored or "$" in channel.base:
+        # The index may send its readers on to yet another place (CEP 15, base_url), or the solver
+        # wrote the address in another form; neither a mirror nor a credential may reach a lock.
         url = f"{channel.base}/{table['subdir']}/{table['fn']}"
+    else:
+        url = fetched
     return Record(
         name=str(table["name"]),
         version=str(table["version"]),
@@ -80,9 +84,19 @@ def record_of(table: Mapping[str, Any], channels: Sequence[Channel]) -> Record:
     )
 
 
-def _channel_of(place: str, channels: Sequence[Channel]) -> tuple[Channel, str]:
-    """The channel that was fetched at `place`, and the address the fetching used."""
-    for channel in channels:
-        if place in channel.urls:
-            return channel, place
-    return Channel(place, place, (place,)), place
+def _channel_of(url: str, place: str, channels: Sequence[Channel]) -> Channel:
+    """The channel a file is from; py-rattler gives its address with stars for the credentials.
+
+    Raises:
+        EnvauditError: there is none, so that nothing of unknown origin comes into a lock.
+    """
+    known = [(address, channel) for channel in channels for address in channel.urls]
+    for address, channel in sorted(known, key=lambda pair: len(pair[0]), reverse=True):
+        if url.startswith(address + "/"):
+            return channel
+    for address, channel in known:
+        if without_credentials(address) == without_credentials(place.rstrip("/")):
+            return channel
+    raise EnvauditError(
+        "the solver took a package from a channel it was not given", where=without_credentials(place)
+    )
