@@ -20,6 +20,7 @@ COMMANDS: Dict[str, str] = {
     "show": "print the facts of a node or snapshot",
     "log": "what changed on a node, and when",
     "store": "verify or prune the store",
+    "lint": "judge an environment.yml, each finding with its line, without a solve",
     "trust": "honour the executing keys of this folder's envaudit.toml",
     "bundle": "write the one-file form, which runs anywhere with Python 3.8 or newer",
 }

@@ -207,7 +207,7 @@ class _Reader:
             self._fault_at("spec", f"'{written.text}' is no package: {error}", written)
             return
         if spec.ignored:
-            message = f"conda drops '{spec.ignored}' of '{written.text}'"
+            message = f"conda drops '{spec.ignored}' of {spec.name}"
             self._fault_at("ignored", message, written, fatal=False)
         selector, platforms = self._selector(node, written)
         self.conda.append(
