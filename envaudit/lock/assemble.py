@@ -60,13 +60,18 @@ def conda_lock_view(
 
 
 def accepted_hashes(
-    sources: Sequence[SourceFile], platform: str, virtual: VirtualPackages, table: str
-) -> set[str]:
-    """All content hashes that conda-lock takes for these sources on one platform."""
+    sources: Sequence[SourceFile], platforms: Sequence[str], choices: Sequence[VirtualPackages], table: str
+) -> dict[str, set[str]]:
+    """Platform to all content hashes that conda-lock takes for these sources, under any of the choices."""
     from conda_lock.content_hash import backwards_compatible_content_hashes
 
-    spec = conda_lock_spec(sources, [platform], mapping_url=f"file://{table}")
-    return set(backwards_compatible_content_hashes(spec, virtual.conda_lock_repodata(), platform))
+    spec = conda_lock_spec(sources, platforms, mapping_url=f"file://{table}")
+    accepted: dict[str, set[str]] = {platform: set() for platform in platforms}
+    for virtual in choices:
+        repodata = virtual.conda_lock_repodata()
+        for platform, hashes in accepted.items():
+            hashes |= set(backwards_compatible_content_hashes(spec, repodata, platform))
+    return accepted
 
 
 def assemble(

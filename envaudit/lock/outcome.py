@@ -1,0 +1,77 @@
+"""What came of a solve where no lock did, as the Section `solve`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from envaudit.lock.credentials import cleaned
+from envaudit.lock.entries import Entry
+from envaudit.lock.pip import PipConflictError
+from envaudit.lock.solve import Conflict
+from envaudit.model.canonical import Fact
+from envaudit.model.section import Section
+
+NAME = "solve"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class PipConflict:
+    """A pip part without a solution on one platform.
+
+    Attributes:
+        entries: those of the pip section that the resolver's explanation names.
+    """
+
+    platform: str
+    entries: tuple[Entry, ...]
+    explanation: str
+    hint: str = ""
+
+
+def pip_conflict(platform: str, error: PipConflictError, entries: Sequence[Entry]) -> PipConflict:
+    """The resolver's complaint, with the lines of the source that it speaks of."""
+    words = {word.strip(".,;:`'\"()") for word in error.explanation.lower().split()}
+    names = {word.split("=")[0].split("<")[0].split(">")[0].split("[")[0].rstrip("!~") for word in words}
+    at_fault = tuple(entry for entry in entries if entry.key and entry.key in names)
+    return PipConflict(platform, at_fault, error.explanation, error.hint)
+
+
+def solve_section(
+    conflicts: Sequence[Conflict] = (),
+    pip_conflicts: Sequence[PipConflict] = (),
+    relaxed: Sequence[str] = (),
+    suggestions: Mapping[str, bool] | None = None,
+) -> Section:
+    """The facts of a solve.
+
+    Args:
+        conflicts: of the conda part.
+        pip_conflicts: of the pip part.
+        relaxed: platforms where a channel further down had to help out.
+        suggestions: specs that would ask for a CUDA build, and whether they solve.
+    """
+    facts: dict[str, Fact] = {
+        "conflicts": [
+            {
+                "platform": conflict.platform,
+                "specs": [{"text": cleaned(spec.text), "where": spec.where} for spec in conflict.specs],
+                "explanation": [cleaned(line) for line in conflict.explanation],
+                "hints": [cleaned(line) for line in conflict.hints],
+            }
+            for conflict in conflicts
+        ],
+        "pip_conflicts": [
+            {
+                "platform": conflict.platform,
+                "specs": [{"text": cleaned(each.text), "where": each.place} for each in conflict.entries],
+                "explanation": [cleaned(conflict.explanation)],
+                "hints": [conflict.hint] if conflict.hint else [],
+            }
+            for conflict in pip_conflicts
+        ],
+        "relaxed": list(relaxed),
+        "suggestions": dict(suggestions or {}),
+    }
+    return Section(NAME, SCHEMA, "ok", facts)
