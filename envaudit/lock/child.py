@@ -114,10 +114,12 @@ async def _solve(gateway: Any, question: Mapping[str, Any], urls: list[str], pla
         "add_pip_as_python_dependency": question["add_pip"],
     }
     specs = _specs(_with_pip(task, question["add_pip"]), urls)
-    first = ChannelPriority.Disabled if question["priority"] == "disabled" else ChannelPriority.Strict
+    first, asked = ChannelPriority.Strict, [*specs, *_all_candidates(task["specs"], len(sources))]
+    if question["priority"] == "disabled":
+        first, asked = ChannelPriority.Disabled, specs
     relaxed = False
     try:
-        records = await solve(sources, specs, channel_priority=first, **arguments)
+        records = await solve(sources, asked, channel_priority=first, **arguments)
     except SolverError as error:
         # conda's flexible priority lets a lower channel in only for what the higher ones cannot do.
         if question["priority"] != "flexible" or len(sources) < 2:
@@ -148,6 +150,19 @@ def _sources(channels: Sequence[Any], urls: Sequence[str]) -> list[Any]:
         group = channel["group"]
         tiers.setdefault((group, -1 if group else place), []).append(Channel(url))
     return [MultiSource(group, members) if group else members[0] for (group, _), members in tiers.items()]
+
+
+def _all_candidates(specs: Sequence[Any], sources: int) -> list[Any]:
+    """The bare names of the specs that no channel is tied to.
+
+    The gateway reads only the candidates that a spec allows: for `numpy=2.1` a first channel with
+    numpy 2.0 would not count as having numpy, and strict priority would let the second one in.
+    """
+    from rattler import MatchSpec
+
+    tied = {spec["name"] for spec in specs if spec["tied"] is not None}
+    names = {spec["name"] for spec in specs if spec["bare"].lower() != spec["name"]}
+    return [MatchSpec(name, strict=False) for name in sorted(names - tied)] if sources > 1 else []
 
 
 def _with_pip(task: Mapping[str, Any], add_pip: bool) -> list[Any]:

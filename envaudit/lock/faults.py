@@ -72,6 +72,8 @@ def _advice(text: str, url: str) -> tuple[str | None, str]:
     host = urlsplit(url).hostname or "that folder"
     status = _STATUS.search(text)
     code = status.group(1) if status else ""
+    if "no usable repodata cache" in lower:
+        return "there is no index of it in the cache", "Run once without --offline."
     if code in ("401", "403", "407"):
         return "refuses this user", (
             "Put the token into a variable (/t/${CHANNEL_TOKEN}/), or store the password with "
