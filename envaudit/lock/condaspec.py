@@ -105,7 +105,8 @@ def _version_and_build(text: str) -> tuple[str, str]:
 
 def _check(version: str, build: str) -> None:
     for atom in re.split(r"[,|]", version.replace("(", "").replace(")", "")) if version else ():
-        if _VERSION_ATOM.match(atom) is None:
+        # A version has a digit: 'pip install foo' is no version 'install' of pip.
+        if _VERSION_ATOM.match(atom) is None or not re.search(r"[\d*]", atom):
             raise BadSpec(f"'{atom}' is no version" if atom else f"a version is missing in '{version}'")
     if build and _BUILD.match(build) is None:
         raise BadSpec(f"'{build}' is no build")

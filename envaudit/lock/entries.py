@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from envaudit.errors import InputError
+from envaudit.lock.credentials import cleaned
 
 # How a `pip:` line may look; `conda` is the only kind outside of it.
 #
@@ -176,4 +177,4 @@ class SourceFile:
             first = fatal[0]
             more = f"and {len(fatal) - 1} more" if len(fatal) > 1 else ""
             advice = first.next_step or f"'envaudit lint {self.path}' tells all of it."
-            raise InputError(first.message, where=first.place, why=more, next_step=advice)
+            raise InputError(cleaned(first.message), where=first.place, why=more, next_step=advice)

@@ -1,4 +1,4 @@
-"""`-r requirements.txt` in a pip section: the lines of the file in the place of the option.
+"""`-r requirements.txt` in a pip section: the lines of the file behind the option.
 
 Paths count from the file that has the line, as in pip. A file outside of the source's folder is
 refused: a file under test must not read others on the machine that looks at it.
@@ -31,7 +31,12 @@ class Includes:
         self._files = 0
 
     def lines_of(self, entry: Entry) -> list[Entry]:
-        """The entries that an include stands for; none for any other entry."""
+        """The entries that an include stands for; none for any other entry.
+
+        A file of constraints is looked for as well, but what it says is no entry.
+        """
+        if entry.kind == "pip_constraint":
+            self._expand(entry, ())
         return self._expand(entry, ()) if entry.kind == "pip_include" else []
 
     def _expand(self, entry: Entry, open_files: tuple[str, ...]) -> list[Entry]:

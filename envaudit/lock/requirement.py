@@ -51,6 +51,7 @@ _NAMED = re.compile(
 )
 _ARCHIVE = re.compile(r"\.(?:whl|zip|tar\.gz|tgz|tar\.bz2|tar\.xz|tar)\Z", re.IGNORECASE)
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]")
+_PATH_EXTRAS = re.compile(r"\[([A-Za-z0-9_,. -]+)\]\Z")
 _WHEEL = re.compile(r"(?P<name>[^-/]+)-(?P<version>[^-/]+)(?:-[^/]+)?\.whl\Z")
 # What most lines are, so that `packaging` (25 ms of imports) is asked about the others alone: a
 # version of PEP 440 in its normal form behind each operator.
@@ -67,10 +68,13 @@ _PLAIN = re.compile(
 _SINGLE_EQUALS = re.compile(r"[^=<>~!]=[^=]")
 
 
-class BadRequirement(ValueError):
-    """A line that pip would not take; `next_step` is a sentence where there is advice."""
+_LINE_ADVICE = "A line is a requirement (name==version), an option of pip, a path or a URL."
 
-    def __init__(self, message: str, next_step: str = "") -> None:
+
+class BadRequirement(ValueError):
+    """A line that pip would not take; `next_step` is a whole sentence."""
+
+    def __init__(self, message: str, next_step: str = _LINE_ADVICE) -> None:
         super().__init__(message)
         self.next_step = next_step
 
@@ -137,10 +141,8 @@ def _requirement(base: Entry, text: str) -> Entry:
     text = _PER_REQUIREMENT.sub("", text).strip()
     direct = _DIRECT.match(text)
     if direct:
-        url, _, marker = direct["url"].partition(" ;")
-        found = _located(base, url.strip())
         name, extras = direct["name"], _extras(direct["extras"])
-        found = replace(found, name=name, key=normalised(name), extras=extras, marker=marker.strip())
+        found = replace(_located(base, direct["url"]), name=name, key=normalised(name), extras=extras)
     elif _VCS.match(text) or "://" in text or _is_path(text):
         found = _located(base, text)
     else:
@@ -161,6 +163,8 @@ def _is_path(text: str) -> bool:
 
 def _located(base: Entry, url: str) -> Entry:
     """An entry that says where its code is: a repository, an archive or a folder."""
+    url, _, marker = url.partition(" ;")
+    base, url = replace(base, marker=marker.strip()), url.strip()
     vcs = _VCS.match(url)
     if vcs:
         part = _fragment(vcs["url"])
@@ -170,6 +174,9 @@ def _located(base: Entry, url: str) -> Entry:
     part = _fragment(url)
     if "://" not in url or url.startswith("file:"):
         path = unquote(part.url.partition("://")[2]) if url.startswith("file:") else part.url
+        extras = _PATH_EXTRAS.search(path)
+        if extras:
+            base, path = replace(base, extras=_extras(extras[1])), path[: extras.start()]
         return replace(base, kind="pip_path", name=part.egg, key=normalised(part.egg), value=path,
                        hashes=part.hashes)  # fmt: skip
     wheel = _WHEEL.match(unquote(part.url.rpartition("/")[2]))

@@ -75,7 +75,8 @@ class _Reader:
         return self._done()
 
     def _done(self) -> SourceFile:
-        faults = [*self.faults, *self.includes.faults]
+        # An alias says the same as often as it is named.
+        faults = list(dict.fromkeys([*self.faults, *self.includes.faults]))
         if len(faults) > MAX_FAULTS:
             last = faults[MAX_FAULTS]
             faults = [*faults[:MAX_FAULTS],
@@ -102,6 +103,10 @@ class _Reader:
                 )
             elif key.text in KEYS:
                 self._key(key.text, value)
+            elif key.text == "<<":
+                self._fault_at(
+                    "shape", "a merge key, which conda-lock does not read", key, "Write the keys out."
+                )
             else:
                 message = f"'{key.text}' is no key of an environment file"
                 self._fault_at("key", message, key, _nearest(key.text, KEYS), fatal=False)
@@ -190,6 +195,8 @@ class _Reader:
                 self._fault("shape", "a list inside 'dependencies'", item, "Indent all its items alike.")
             elif yamltext.is_null(item):
                 self._fault("shape", "an empty item of 'dependencies'", item)
+            elif not yamltext.is_word(item):
+                self._fault("shape", f"'{item.value}' is {yamltext.type_of(item)} to YAML, no package", item)
             else:
                 self._package(item)
 
@@ -251,8 +258,8 @@ class _Reader:
     def _pip_item(self, node: yaml.Node) -> None:
         import yaml
 
-        if not isinstance(node, yaml.ScalarNode) or yamltext.is_null(node):
-            what = "an empty line" if yamltext.is_null(node) else f"a {_kind(node)}"
+        if not isinstance(node, yaml.ScalarNode) or not yamltext.is_word(node):
+            what = f"a {_kind(node)}" if not isinstance(node, yaml.ScalarNode) else yamltext.type_of(node)
             if not yamltext.PLACEHOLDER.search(self.lines[node.start_mark.line]):
                 self._fault("shape", f"{what} in the pip section, expected a requirement", node)
             return

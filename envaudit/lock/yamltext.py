@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Jinja, cookiecutter, ERB and shell placeholders. `$VARIABLE` alone is conda's own in channels.
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{%|%\}|<%|%>|\$\{\{")
 _NULL = "tag:yaml.org,2002:null"
+_TEXT = "tag:yaml.org,2002:str"
 _TEMPLATE_ADVICE = "Fill in the template first, then check what comes of it."
 
 
@@ -49,6 +50,17 @@ def located(node: yaml.Node, path: str) -> Located:
 def is_null(node: yaml.Node) -> bool:
     """Whether a node is empty, `~` or `null`."""
     return bool(node.tag == _NULL)
+
+
+def is_word(node: yaml.ScalarNode) -> bool:
+    """Whether YAML takes a scalar for text, as it does not `3.8` and `yes`."""
+    return bool(node.tag == _TEXT)
+
+
+def type_of(node: yaml.ScalarNode) -> str:
+    """What YAML takes a scalar for: `a float`, `nothing`."""
+    name = str(node.tag).rpartition(":")[2]
+    return "nothing" if name == "null" else f"{'an' if name == 'int' else 'a'} {name}"
 
 
 def pairs(node: yaml.MappingNode) -> Iterator[tuple[Located, yaml.Node]]:

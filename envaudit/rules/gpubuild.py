@@ -18,7 +18,6 @@ from envaudit.rules.sourcefacts import (
     at,
     conda_entries,
     exact_version,
-    lowest,
     others,
     overlap,
     pip_entries,
@@ -180,9 +179,17 @@ def _is_chosen(torch: Facts, source: Facts) -> bool:
     mutexes = conda_entries(source, "pytorch-mutex")
     if any(each.get("build") for each in mutexes):
         return True
-    bound = lowest(torch["version"])
-    old = bound is not None and bound < _WITHOUT_CUDATOOLKIT and bool(exact_version(torch["version"]))
-    return old and conda_entries(source, "cudatoolkit") != []
+    return _takes_cudatoolkit(torch) and conda_entries(source, "cudatoolkit") != []
+
+
+def _takes_cudatoolkit(torch: Facts) -> bool:
+    """Whether all versions of pytorch that an entry allows take CUDA from cudatoolkit."""
+    upper = re.search(r"<(=?)(\d+)(?:\.(\d+))?", torch["version"])
+    if upper:
+        bound = int(upper[2]), int(upper[3] or 0)
+        return bound < _WITHOUT_CUDATOOLKIT or (bound == _WITHOUT_CUDATOOLKIT and not upper[1])
+    numbers = re.match(r"(\d+)\.(\d+)", exact_version(torch["version"]))
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) < _WITHOUT_CUDATOOLKIT
 
 
 def _unused_toolkits(source: Facts) -> Iterator[Tuple[Facts, Facts]]:
@@ -190,9 +197,7 @@ def _unused_toolkits(source: Facts) -> Iterator[Tuple[Facts, Facts]]:
     names = [str(channel["text"]) for channel in source["channels"]]
     only_forge = all(name in ("conda-forge", "nodefaults") for name in names) and bool(names)
     for torch in conda_entries(source, "pytorch"):
-        bound = lowest(torch["version"])
-        # Without a lower bound a solver takes the newest.
-        if (bound is not None and bound < _WITHOUT_CUDATOOLKIT) or (only_forge and not torch.get("channel")):
+        if _takes_cudatoolkit(torch) or (only_forge and not torch.get("channel")):
             continue
         if _GPU_BUILD.search(str(torch.get("build", ""))) or torch.get("url"):
             continue

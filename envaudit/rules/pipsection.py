@@ -250,7 +250,7 @@ def _branch_of(url: str) -> str:
 
 def _commit_advice(entry: Facts, ref: str) -> str:
     url = str(entry["url"])
-    if not re.match(r"(?:https?|ssh|git)://", url):
+    if not re.match(r"(?:https?|ssh|git)://", url) or "credential" in entry:
         return "Write @ and the 40 digits of the commit behind the repository."
     command = f"git ls-remote {shlex.quote(url)} {shlex.quote(ref or 'HEAD')}"
     return f"Write @ and the 40 digits that '{command}' gives."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from envaudit.rules.registry import Evidence, Found
 
@@ -78,11 +78,3 @@ def agree(one: str, other: str) -> bool:
     """Whether two exact versions may be one: `2.1` and `2.1.3` may."""
     first, second = (re.split(r"[.+-]", text.lower()) for text in (one, other))
     return all(left == right for left, right in zip(first, second))
-
-
-def lowest(version: str) -> Optional[Tuple[int, int]]:
-    """The lowest major and minor that a constraint allows; None where it sets no such bound."""
-    match = re.search(r"(?:^|[,=>~])(?<![<!])=?\s*v?(\d+)(?:\.(\d+))?", version)
-    if match is None or re.match(r"\s*(?:<|!=)", version):
-        return None
-    return int(match[1]), int(match[2] or 0)
