@@ -141,7 +141,7 @@ def held_against(expected: Fingerprint, found: Fingerprint) -> tuple[Fingerprint
             "distributions": {
                 name: {"version": facts.get("version")}
                 for name, facts in have_pip.items()
-                if name in left["packages"]["distributions"] or _is_of_pip(facts)
+                if name in left["packages"]["distributions"] or is_of_pip(facts)
             }
         },
     }
@@ -179,12 +179,12 @@ def _over_conda(
     over = {}
     for conda_name, facts in want_conda.items():
         for name in distributions_of(conda_name):
-            if name not in want_pip and _is_of_pip(have_pip.get(name)):
+            if name not in want_pip and is_of_pip(have_pip.get(name)):
                 over[name] = {"version": facts["version"]}
     return over
 
 
-def _is_of_pip(facts: Any) -> bool:
+def is_of_pip(facts: Any) -> bool:
     """Whether a distribution was put there by pip or its like, and is no checkout of the user's own.
 
     Of a development install the git section and a comparison between nodes speak; a lock cannot.
