@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 _MAX_WORDS = 2000  # Characters of a library's error text that are passed on.
+_TIMEOUT_S = 600  # For one request: 200 MB of an index over a slow line.
 _NO_CANDIDATE = re.compile(r"No candidates were found for ([^\s\[]+)")
 
 
@@ -66,7 +67,9 @@ def _gateway(question: Mapping[str, Any]) -> Any:
     from rattler import Config, Gateway, SourceConfig
     from rattler.networking import Client
 
-    client = Client.from_config(Config.from_toml(question["client"]), max_retries=question["retries"])
+    client = Client.from_config(
+        Config.from_toml(question["client"]), max_retries=question["retries"], timeout=_TIMEOUT_S
+    )
     return Gateway(
         cache_dir=question["cache_dir"],
         default_config=SourceConfig(cache_action=question["cache_action"]),
