@@ -235,14 +235,14 @@ async def _tell_conflict(
     own = await gateway.names(list(urls), [platform], channel_relations="disabled")
     known = {name.normalized for name in names}
     asked = {spec["name"] for spec in task["specs"]}
-    empty = sorted(set(_NO_CANDIDATE.findall(text)) & asked & known)
+    empty = [spec for spec in task["specs"] if spec["name"] in set(_NO_CANDIDATE.findall(text)) & known]
     _say(
         {
             "conflict": {
                 "platform": platform,
                 "text": text,
                 "unknown": {name: _nearest(name, known) for name in sorted(asked - known)},
-                "versions": {name: await _versions(gateway, urls, platform, name) for name in empty},
+                "offers": {spec["name"]: await _offers(gateway, urls, platform, spec) for spec in empty},
                 "has_platform": bool(own),
             }
         }
@@ -261,13 +261,23 @@ def _nearest(name: str, known: Collection[str]) -> str:
     return next(iter([*close, *sorted(longer, key=len)]), "")
 
 
-async def _versions(gateway: Any, urls: Sequence[str], platform: str, name: str) -> list[str]:
-    """The lowest and the highest version that the channels have of a package."""
+async def _offers(
+    gateway: Any, urls: Sequence[str], platform: str, spec: Mapping[str, Any]
+) -> dict[str, list[str]]:
+    """What the channels have of a package: lowest and highest version, and builds of the one asked for."""
+    from rattler import MatchSpec
+
     found = await gateway.query(
-        list(urls), [platform, "noarch"], [name], recursive=False, channel_relations="disabled"
+        list(urls), [platform, "noarch"], [spec["name"]], recursive=False, channel_relations="disabled"
     )
-    versions = sorted({record.version for records in found for record in records})
-    return [str(versions[0]), str(versions[-1])] if versions else []
+    records = [record for records in found for record in records]
+    versions = sorted({record.version for record in records})
+    asked = MatchSpec(spec["bare"], strict=False)
+    builds: list[str] = []
+    if asked.build is not None:
+        of_version = MatchSpec(f"{spec['name']} {asked.version or '*'}", strict=False)
+        builds = sorted({str(record.build) for record in records if of_version.matches(record)})
+    return {"versions": [str(version) for version in (*versions[:1], *versions[1:][-1:])], "builds": builds}
 
 
 def _time(text: str | None) -> Any:

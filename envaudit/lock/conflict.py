@@ -13,6 +13,9 @@ from envaudit.lock.spec import Spec
 MAX_LINES = 12
 """Of an explanation; a real conflict of conda-forge can have thousands."""
 
+MAX_BUILDS = 4
+"""Of a hint."""
+
 _ROOT = re.compile(r"^(?:[├└]─ )(\S+)")
 _NO_CANDIDATE = re.compile(r"No candidates were found for (\S+)")
 _CHANNEL_KEY = re.compile(r"\[channel=\"[^\"]*\"\]")
@@ -48,11 +51,7 @@ def conflict_of(told: Mapping[str, Any], specs: Sequence[Spec], channels: Sequen
         hints = [_unknown_hint(name, nearest, channels) for name, nearest in sorted(unknown.items())]
     else:
         hints = [f"None of the channels ({_names(channels)}) has packages for {platform}."]
-    hints += [
-        f"Of {name} the channels have {versions[0]} to {versions[1]} for {platform}."
-        for name, versions in sorted(told["versions"].items())
-        if versions
-    ]
+    hints += [_offer_hint(name, offers, platform) for name, offers in sorted(told["offers"].items())]
     hints += _virtual_hints(lines, platform)
     if any("strict channel priority" in line for line in lines):
         hints.append(
@@ -78,6 +77,17 @@ def _unknown_hint(name: str, nearest: str, channels: Sequence[Channel]) -> str:
     if nearest:
         return f"No channel has '{name}'; did you mean '{nearest}'?"
     return f"No channel ({_names(channels)}) has '{name}'; is it a package of the pip section?"
+
+
+def _offer_hint(name: str, offers: Mapping[str, Sequence[str]], platform: str) -> str:
+    builds, versions = offers["builds"], offers["versions"]
+    if builds:
+        more = f" and {len(builds) - MAX_BUILDS} more" if len(builds) > MAX_BUILDS else ""
+        return (
+            f"Of {name} in that version the channels have other builds for {platform}: "
+            f"{', '.join(builds[:MAX_BUILDS])}{more}."
+        )
+    return f"Of {name} the channels have {' to '.join(versions) or 'nothing'} for {platform}."
 
 
 def _names(channels: Sequence[Channel]) -> str:

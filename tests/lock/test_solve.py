@@ -224,6 +224,17 @@ def test_solve_of_a_version_that_is_not_there_tells_which_are(
     assert conflict.hints == ("Of numpy the channels have 1.24.4 to 2.0.1 for linux-64.",)
 
 
+def test_solve_of_a_build_that_is_not_there_tells_which_are(
+    train_channel: LocalChannel, tmp_path: Path
+) -> None:
+    """An export of another platform has builds that this one never had."""
+    (conflict,) = _solve(["numpy=1.26.4=py39haa95532_0"], [train_channel.url], tmp_path).conflicts
+    assert conflict.hints == (
+        "Of numpy in that version the channels have other builds for linux-64: "
+        "py310hb13e2d6_0, py311h64a7726_0.",
+    )
+
+
 def test_solve_of_specs_that_contradict_each_other_names_both(
     train_channel: LocalChannel, tmp_path: Path
 ) -> None:
