@@ -37,7 +37,7 @@ def execute(options: argparse.Namespace) -> int:
     """Judge the files; each is judged alone."""
     began = time.monotonic()
     check_output_options(options)
-    paths = options.files or _usual_files()
+    paths = options.files or usual_files()
     captured_at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     section = section_of([read_source(path) for path in paths])
     fingerprint = Fingerprint("", "import", captured_at, __version__, {section.name: section})
@@ -46,7 +46,7 @@ def execute(options: argparse.Namespace) -> int:
         command="lint",
         tool=__version__,
         verdict=verdict,
-        findings=tuple(sorted(findings, key=_order)),
+        findings=tuple(sorted(findings, key=in_reading_order)),
         sections=(section.name,),
         about=", ".join(paths),
         comparing=False,
@@ -57,7 +57,12 @@ def execute(options: argparse.Namespace) -> int:
     return verdict.exit_code
 
 
-def _usual_files() -> list[str]:
+def usual_files() -> list[str]:
+    """The environment file of the working directory.
+
+    Raises:
+        UsageError: there is none of a usual name.
+    """
     found = [name for name in _USUAL if os.path.isfile(name)]
     if not found:
         others = sorted(glob.glob("*environment*.y*ml") + glob.glob("conda*.y*ml"))
@@ -66,7 +71,7 @@ def _usual_files() -> list[str]:
     return found[:1]
 
 
-def _order(finding: Finding) -> tuple[int, str, int, int, str]:
+def in_reading_order(finding: Finding) -> tuple[int, str, int, int, str]:
     """Worst first, then as the files are read; `environment.yml:12:5` counts lines as numbers."""
     match = re.match(r"(?P<file>.*):(?P<line>\d+):(?P<column>\d+)\Z", finding.path, re.DOTALL)
     severity = SEVERITIES.index(finding.severity)

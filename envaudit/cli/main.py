@@ -21,6 +21,7 @@ COMMANDS: Dict[str, str] = {
     "log": "what changed on a node, and when",
     "store": "verify or prune the store",
     "lint": "judge an environment.yml, each finding with its line, without a solve",
+    "lock": "a conda-lock.yml from an environment.yml, audited, without conda on the machine",
     "install": "an environment from a lock, whole or not at all",
     "verify": "is an environment what the lock says, here or on every node",
     "export": "a lock or a snapshot as a list that rebuilds it",

@@ -119,6 +119,11 @@ def assemble(
         return written.read_bytes()
 
 
+def locked_conda(one: Solved, sources: Sequence[SourceFile], table: str) -> list[Any]:
+    """conda-lock's entries of one platform's conda part."""
+    return [each for each in _packages(one, sources, table) if each.manager == "conda"]
+
+
 def _packages(one: Solved, sources: Sequence[SourceFile], table: str) -> Iterator[Any]:
     """conda-lock's entries of one platform."""
     from conda_lock.lockfile.v2prelim.models import LockedDependency

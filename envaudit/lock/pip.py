@@ -56,10 +56,11 @@ class PipRequest:
         platform: a conda platform.
         python: the full version of the interpreter that was solved.
         requirements: lines of a requirements file: PEP 508 texts.
-        options: further lines of it: `--extra-index-url URL`, `--pre`, `-f URL`, `-c FILE`.
+        options: further lines of it: `--extra-index-url URL`, `--find-links URL`, `-c FILE`.
         provided: distribution to version, of the conda part.
         virtual: virtual package to version; `__glibc` and `__osx` count.
         locked: distribution to version of the lock before; kept where nothing else forces a move.
+        prerelease: whether pre-releases count everywhere, as pip's `--pre` has it.
         allow_build: whether source builds may run.
     """
 
@@ -70,6 +71,7 @@ class PipRequest:
     provided: Mapping[str, str] = field(default_factory=dict)
     virtual: Mapping[str, str] = field(default_factory=dict)
     locked: Mapping[str, str] = field(default_factory=dict)
+    prerelease: bool = False
     allow_build: bool = False
 
 
@@ -164,6 +166,7 @@ def _command(request: PipRequest, platform: str) -> list[str]:
         # As pip does: the best version over all indexes that the file names.
         *("--index-strategy", "unsafe-best-match"),
         *build,
+        *(["--prerelease", "allow"] if request.prerelease else []),
     ]
 
 
