@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ os._exit(0)
 """
 
 FAULTS = ("404", "500", "html", "half", "other bytes", "drop")
+# Beside those: the answer waits until the fault is taken away, 60 s at most.
+WAIT = "wait"
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if root.resolve() not in place.parents or not place.is_file():
             return self._send(404, b"not here", body)
         data = place.read_bytes()
-        fault = next((fault for end, fault in state.faults.items() if path.endswith(end)), "")
+        fault = next((fault for end, fault in list(state.faults.items()) if path.endswith(end)), "")
         return self._send_fault(fault, data, body) if fault else self._send(200, data, body)
 
     def _has_password(self, password: str) -> bool:
@@ -168,10 +171,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send(200, data[:-1] + bytes([data[-1] ^ 1]), body)
         elif fault == "half":
             self._send(200, data, body, sent_bytes=len(data) // 2)
+        elif fault == WAIT:
+            self._wait()
+            self._send(200, data, body)
         elif fault == "drop":
             self.close_connection = True
         else:
             raise ValueError(f"{fault!r} is none of {FAULTS}")
+
+    def _wait(self) -> None:
+        state: ChannelServer = self.server.state  # type: ignore[attr-defined]
+        until = time.monotonic() + 60
+        while WAIT in state.faults.values() and time.monotonic() < until:
+            time.sleep(0.02)
 
     def _send(
         self,
@@ -188,7 +200,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("WWW-Authenticate", 'Basic realm="channel"')
         self.end_headers()
         if body:
-            self.wfile.write(data if sent_bytes < 0 else data[:sent_bytes])
+            try:
+                self.wfile.write(data if sent_bytes < 0 else data[:sent_bytes])
+            except OSError:
+                self.close_connection = True  # whoever asked is gone
             if sent_bytes >= 0:
                 self.close_connection = True
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.lock.channel import LocalChannel, build_channel
+from tests.lock.locks import BASE
+from tests.lock.workplace import Workplace
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +24,11 @@ def channels_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train_channel(channels_root: Path) -> LocalChannel:
     """The channel `train`."""
     return LocalChannel(channels_root / "train")
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, train_channel: LocalChannel) -> Workplace:
+    """A user whose settings send https://conda.example/train to the local channel."""
+    place = Workplace(tmp_path)
+    place.mirror({BASE: train_channel.url})
+    return place
