@@ -150,7 +150,9 @@ def read_lock(path: str) -> Lock:
         with open(path, "rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise InputError("cannot be read", where=path, why=error.strerror or str(error)) from None
+        advice = "Make one with 'envaudit lock'." if isinstance(error, FileNotFoundError) else ""
+        why = error.strerror or str(error)
+        raise InputError("cannot be read", where=path, why=why, next_step=advice) from None
     if len(data) > _MAX_BYTES:
         raise InputError(f"larger than {_MAX_BYTES} bytes", where=path)
     return parse_lock(data, path)
@@ -202,7 +204,7 @@ def _load_yaml(data: bytes, path: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else path
-        conflict = "Resolve the merge conflict first. " if b"\n<<<<<<< " in data else ""
+        conflict = "Resolve the merge conflict first. " if b"\n<<<<<<< " in b"\n" + data else ""
         raise InputError(
             "not YAML", where=place, why=str(error.problem), next_step=f"{conflict}Make the lock again."
         ) from None

@@ -6,6 +6,7 @@ the Sections that the rules judge.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from envaudit.lock.gpubuilds import CPU, FRAMEWORKS, requests, variant_of
 from envaudit.lock.inputs import inputs_of
 from envaudit.lock.lockfile import Lock, LockedPackage, parse_lock
 from envaudit.lock.names import TABLE, normalised, provided
+from envaudit.lock.network import environment
 from envaudit.lock.outcome import PipConflict, pip_conflict, solve_section
 from envaudit.lock.pip import PipConflictError, PipRequest, find_uv, resolve_pip, uv_platform
 from envaudit.lock.piplines import PipLines, pip_lines
@@ -204,7 +206,7 @@ def _resolve(
         try:
             return _resolve_one(request, asked, records, view)
         except PipConflictError as error:
-            return pip_conflict(platform, error, entries)
+            return pip_conflict(platform, error, entries, asked.provided)
 
     with ThreadPoolExecutor(_PIP_JOBS) as pool:
         return dict(zip(request.platforms, pool.map(one, request.platforms)))
@@ -242,7 +244,21 @@ def _pip_request(
         },
         prerelease=lines.prerelease,
         allow_build=request.allow_build,
+        environ=_connection(request.settings),
     )
+
+
+def _connection(settings: Settings) -> dict[str, str]:
+    """What uv should know of the user's conda settings; its own variables come first."""
+    proxies = {
+        f"{scheme.upper()}_PROXY": settings.proxy_servers[scheme]
+        for scheme in ("http", "https")
+        if settings.proxy_servers.get(scheme) and f"{scheme.upper()}_PROXY" not in os.environ
+    }
+    certificates = {
+        name: value for name, value in environment(settings, {}).items() if name not in os.environ
+    }
+    return {**proxies, **certificates}
 
 
 def _resolve_one(
@@ -286,7 +302,7 @@ def _candidates(package: LockedPackage, specs: Sequence[Spec]) -> tuple[str, ...
     name = "pytorch" if package.name == "libtorch" else package.name
     asked = next((spec.bare for spec in specs if spec.name == name), name)
     version = asked[len(name) :].strip().replace(" ", "")
-    pin = f"{name}{version}=*cuda*" if version.startswith("=") else f"{name}=*=*cuda*"
+    pin = f"{name}{version}=*cuda*" if version.startswith("=") else f"{name} {version or '*'} *cuda*"
     return (pin, "pytorch-gpu") if name == "pytorch" else (pin,)
 
 

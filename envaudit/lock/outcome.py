@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ from envaudit.model.section import Section
 NAME = "solve"
 SCHEMA = 1
 
+# Where a name ends in `numpy<1.25`, `fsspec[http]`, `tqdm==4.66.1`.
+_NAME_END = re.compile(r"[=<>!~\[@]")
+
 
 @dataclass(frozen=True)
 class PipConflict:
@@ -22,20 +26,32 @@ class PipConflict:
 
     Attributes:
         entries: those of the pip section that the resolver's explanation names.
+        explanation: lines: the resolver's words, and what conda provides of what they name.
     """
 
     platform: str
     entries: tuple[Entry, ...]
-    explanation: str
+    explanation: tuple[str, ...]
     hint: str = ""
 
 
-def pip_conflict(platform: str, error: PipConflictError, entries: Sequence[Entry]) -> PipConflict:
-    """The resolver's complaint, with the lines of the source that it speaks of."""
-    words = {word.strip(".,;:`'\"()") for word in error.explanation.lower().split()}
-    names = {word.split("=")[0].split("<")[0].split(">")[0].split("[")[0].rstrip("!~") for word in words}
+def pip_conflict(
+    platform: str, error: PipConflictError, entries: Sequence[Entry], given: Mapping[str, str]
+) -> PipConflict:
+    """The resolver's complaint, with the lines of the source that it speaks of.
+
+    Args:
+        platform: where there is no solution.
+        error: as it was raised.
+        entries: of the pip section.
+        given: distribution to version, of the conda part.
+    """
+    words = error.explanation.lower().replace("`", " ").split()
+    names = {_NAME_END.split(word.strip(".,;:'\"()"))[0] for word in words}
     at_fault = tuple(entry for entry in entries if entry.key and entry.key in names)
-    return PipConflict(platform, at_fault, error.explanation, error.hint)
+    by_conda = [f"{name} {given[name]}" for name in sorted(names) if name in given]
+    told = (f"conda provides {', '.join(by_conda)}",) if by_conda else ()
+    return PipConflict(platform, at_fault, (error.explanation, *told), error.hint)
 
 
 def solve_section(
@@ -66,7 +82,7 @@ def solve_section(
             {
                 "platform": conflict.platform,
                 "specs": [{"text": cleaned(each.text), "where": each.place} for each in conflict.entries],
-                "explanation": [cleaned(conflict.explanation)],
+                "explanation": [cleaned(line) for line in conflict.explanation],
                 "hints": [conflict.hint] if conflict.hint else [],
             }
             for conflict in pip_conflicts

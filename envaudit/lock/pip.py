@@ -62,6 +62,7 @@ class PipRequest:
         locked: distribution to version of the lock before; kept where nothing else forces a move.
         prerelease: whether pre-releases count everywhere, as pip's `--pre` has it.
         allow_build: whether source builds may run.
+        environ: variables of the user's conda settings, such as their certificates and proxies.
     """
 
     platform: str
@@ -73,6 +74,7 @@ class PipRequest:
     locked: Mapping[str, str] = field(default_factory=dict)
     prerelease: bool = False
     allow_build: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 class PipConflictError(Exception):
@@ -171,7 +173,9 @@ def _command(request: PipRequest, platform: str) -> list[str]:
 
 
 def _run(argv: Sequence[str], folder: str, request: PipRequest) -> None:
-    environ = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
+    # The system's certificates, as pip has them: what a company's proxy signs with is mostly there.
+    environ = {"UV_SYSTEM_CERTS": "true", **os.environ, **request.environ}
+    environ = {name: value for name, value in environ.items() if name not in _MISLEADING}
     environ["MACOSX_DEPLOYMENT_TARGET"] = request.virtual.get("__osx", DEFAULT_OSX)
     try:
         ran = subprocess.run(
