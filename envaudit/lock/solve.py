@@ -135,7 +135,7 @@ def start_solving(
         "add_pip": settings.add_pip,
         "jobs": jobs or os.cpu_count() or 1,
     }
-    return Solving(question, specs, channels, environment(settings), progress)
+    return Solving(question, specs, channels, virtual, environment(settings), progress)
 
 
 class Solving:
@@ -146,6 +146,7 @@ class Solving:
         question: Mapping[str, Any],
         specs: Mapping[str, Sequence[Spec]],
         channels: Sequence[Channel],
+        virtual: VirtualPackages,
         environ: Mapping[str, str],
         progress: Progress | None,
     ) -> None:
@@ -154,6 +155,7 @@ class Solving:
 
         self._specs = specs
         self._channels = channels
+        self._virtual = virtual
         self._progress = progress
         # A file, because nobody reads a pipe of complaints while the answer is awaited.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
@@ -209,7 +211,9 @@ class Solving:
             elif "conflict" in answer:
                 told = answer["conflict"]
                 platform = told["platform"]
-                conflicts.append(conflict_of(told, self._specs[platform], self._channels))
+                conflicts.append(
+                    conflict_of(told, self._specs[platform], self._channels, self._virtual.of(platform))
+                )
                 self._tell(platform, "done", "no solution")
             else:
                 platform = answer["platform"]
