@@ -108,8 +108,6 @@ def _options(base: Entry) -> Iterator[Entry]:
         raise BadRequirement("a quote has no partner") from None
     while words:
         option, value = _option(words.pop(0))
-        if option == "--hash":
-            raise BadRequirement("--hash belongs behind a requirement")
         if _OPTIONS[option] and value is None:
             if not words:
                 raise BadRequirement(f"{option} lacks its value")
