@@ -162,8 +162,12 @@ def _comparable(want: Mapping[str, Any], have: Any) -> tuple[dict[str, Any], dic
     """One package's fields that both sides state."""
     have = have if isinstance(have, dict) else {}
     fields = [key for key in want if want[key] is not None and have.get(key) is not None]
-    if any(key in fields and want[key] == have[key] for key in _HASHES):
-        fields.remove("channel") if "channel" in fields else None
+    hashes = [key for key in _HASHES if key in fields]
+    if any(want[key] == have[key] for key in hashes) and "channel" in fields:
+        fields.remove("channel")
+    # One hash is enough to tell.
+    for key in hashes[1:]:
+        fields.remove(key)
     return {key: want[key] for key in fields}, {key: have[key] for key in fields}
 
 

@@ -63,6 +63,7 @@ def running_python() -> tuple[str, Recipe]:
     """A python package that runs: the interpreter of the tests, made to take the prefix as its own."""
     version = ".".join(map(str, sys.version_info[:3]))
     short = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    home = "home = {}\ninclude-system-site-packages = false\nversion = {}\n"
     executable = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     return "python", {
         "version": version,
@@ -72,7 +73,7 @@ def running_python() -> tuple[str, Recipe]:
         "format": "conda",
         "depends": [],
         "files": {
-            "pyvenv.cfg": f"home = {os.path.dirname(executable)}\nversion = {version}\n",
+            "pyvenv.cfg": home.format(os.path.dirname(executable), version),
             f"lib/python{short}/site-packages/README.txt": "Packages lie here.\n",
         },
         "links": {"bin/python": executable, "bin/python3": "python", f"bin/python{short}": "python"},
