@@ -65,7 +65,7 @@ def usual_files() -> list[str]:
     """
     found = [name for name in _USUAL if os.path.isfile(name)]
     if not found:
-        others = sorted(glob.glob("*environment*.y*ml") + glob.glob("conda*.y*ml"))
+        others = sorted({*glob.glob("*env*.y*ml"), *glob.glob("conda*.y*ml")})
         near = f"There is {', '.join(others[:3])}: name it." if others else "Name the file."
         raise UsageError(f"there is no {_USUAL[0]} here", next_step=near)
     return found[:1]

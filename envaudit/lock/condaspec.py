@@ -54,6 +54,9 @@ def parse_spec(text: str) -> CondaSpec:
     if separator and not channel:
         raise BadSpec("no channel before '::'")
     body, keys, ignored = _without_brackets(rest)
+    # Before it is cut up: a part of an address, told in a complaint, may be a password.
+    if "://" in body:
+        raise BadSpec("an address that is neither a channel's nor a package's")
     match = _NAME.match(body)
     if match is None:
         raise BadSpec("a package's name begins with a letter, a digit or '_'")

@@ -52,6 +52,7 @@ def test_spec_is_taken_apart(text: str, expected: CondaSpec) -> None:
         ("::a", "no channel before '::'"),
         ("python=<version>", "'=<version>' is no version"),
         ("pip install torch", "'install' is no version"),
+        ("https://me:hunter2@host/c", "neither a channel's nor a package's"),
         ("https://host/linux-64/zlib.conda", "is called name-version-build.conda"),
     ],
 )
