@@ -13,16 +13,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from string import Template
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from envaudit.errors import UsageError
 from envaudit.lock.condarc import DEFAULT_ALIAS, DEFAULTS_HOST, Settings
+from envaudit.lock.credentials import credential_in
 
 NO_DEFAULTS = "nodefaults"
 
 _SUBDIR = re.compile(r"/(?:noarch|(?:linux|osx|win|emscripten|wasi|freebsd|zos)-[a-z0-9_]+)\Z")
 _TOKEN = re.compile(r"/t/([^/]+)(?=/)")
-_VARIABLE = re.compile(r"\$(?:\{\w+\}|\w+)\Z")
 _UNSET = re.compile(r"\$\{?(\w+)\}?")
 _MAX_DEPTH = 8
 
@@ -195,18 +195,13 @@ def refuse_literal_credentials(url: str, *, where: str = "") -> None:
     Raises:
         UsageError: names the place of the credential, never the credential.
     """
-    parts = urlsplit(url)
-    user_info = parts.netloc.rpartition("@")[0]
-    literal = [part for part in user_info.split(":") if part and not _VARIABLE.match(unquote(part))]
-    token = _TOKEN.search(parts.path + "/")
-    if token and not _VARIABLE.match(token.group(1)):
-        what, example = "a literal token", "/t/${CHANNEL_TOKEN}/"
-    elif literal:
-        what, example = "a literal user name or password", "${CHANNEL_USER}:${CHANNEL_PASSWORD}@"
-    else:
+    what = credential_in(url)
+    if not what:
         return
+    user_info, _, host = urlsplit(url).netloc.rpartition("@")
+    example = "${CHANNEL_USER}:${CHANNEL_PASSWORD}@" if user_info else "/t/${CHANNEL_TOKEN}/"
     raise UsageError(
-        f"{what} in the address of the channel on {parts.netloc.rpartition('@')[2]}",
+        f"{what} is written out in the address of the channel on {host}",
         where=where,
         why="it would stand in the lock for everyone to read",
         next_step=f"Write {example} instead and set that variable.",

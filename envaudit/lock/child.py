@@ -111,8 +111,6 @@ async def _solve(gateway: Any, question: Mapping[str, Any], urls: list[str], pla
         "platforms": [Subdir(platform), Subdir("noarch")],
         "virtual_packages": _virtual(task["virtual"]),
         "locked_packages": await _locked(gateway, urls, task["locked"], platform),
-        "exclude_newer": _time(question["exclude_newer"]),
-        "timestamp_policy": "allow-missing",
         "channel_relations": "disabled",
         "add_pip_as_python_dependency": question["add_pip"],
     }
@@ -278,12 +276,6 @@ async def _offers(
         of_version = MatchSpec(f"{spec['name']} {asked.version or '*'}", strict=False)
         builds = sorted({str(record.build) for record in records if of_version.matches(record)})
     return {"versions": [str(version) for version in (*versions[:1], *versions[1:][-1:])], "builds": builds}
-
-
-def _time(text: str | None) -> Any:
-    from datetime import datetime
-
-    return None if text is None else datetime.fromisoformat(text)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,11 @@ def raise_fault(fault: Mapping[str, Any], channels: Sequence[Channel]) -> NoRetu
         channel = channels[int(fault["place"])]
         raise channel_error(channel, [str(text) for text in fault["texts"]])
     if kind == "index":
-        raise InputError("a channel's index cannot be read", why=_short(fault["text"]))
+        raise InputError(
+            "a channel's index cannot be read",
+            why=_short(fault["text"]),
+            next_step="Try again, or set mirrored_channels in your .condarc.",
+        )
     raise EnvauditError("the solver failed", where="py-rattler", why=_short(fault["text"]))
 
 

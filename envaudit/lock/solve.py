@@ -77,7 +77,6 @@ def start_solving(
     locked: Mapping[str, Sequence[Any]] | None = None,
     priority: str | None = None,
     offline: bool = False,
-    exclude_newer: str | None = None,
     cache_dir: str | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -93,7 +92,6 @@ def start_solving(
             `url` and `sha256` (`Record` and `LockedPackage` both do). Leave one out to move it.
         priority: `strict`, `flexible` or `disabled` instead of the settings' own.
         offline: only what the cache of channel indexes has.
-        exclude_newer: ISO time; later builds do not count.
         cache_dir: of channel indexes; py-rattler's own by default.
         jobs: platforms solved at a time; the number of processors by default.
         progress: told of every phase.
@@ -131,7 +129,6 @@ def start_solving(
         "retries": settings.remote_max_retries,
         "cache_action": "force-cache-only" if offline else "cache-or-fetch",
         "cache_dir": cache_dir,
-        "exclude_newer": exclude_newer,
         "add_pip": settings.add_pip,
         "jobs": jobs or os.cpu_count() or 1,
     }

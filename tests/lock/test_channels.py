@@ -149,7 +149,7 @@ def test_channel_with_an_unset_variable_names_it(monkeypatch: pytest.MonkeyPatch
 )
 def test_channel_with_a_literal_credential_is_refused_without_telling_it(written: str) -> None:
     """What stands in a source file ends up in the lock."""
-    with pytest.raises(UsageError, match="a literal") as caught:
+    with pytest.raises(UsageError, match="is written out") as caught:
         _one(written)
     assert "hunter2" not in str(caught.value)
 

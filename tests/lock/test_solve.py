@@ -269,6 +269,11 @@ def test_solve_offline_without_an_index_says_so(tmp_path: Path) -> None:
         _solve(["numpy"], ["http://127.0.0.1:1/train"], tmp_path, offline=True)
 
 
+def test_solve_of_nothing_is_an_empty_environment(train_channel: LocalChannel, tmp_path: Path) -> None:
+    """A file with an empty list of dependencies is a file."""
+    assert _solve([], [train_channel.url], tmp_path).records == {"linux-64": ()}
+
+
 def test_solve_twice_gives_the_same(train_channel: LocalChannel, tmp_path: Path) -> None:
     """A lock made twice is one lock."""
     first, second = (_solve(["pytorch", "numpy"], [train_channel.url], tmp_path) for _ in range(2))
