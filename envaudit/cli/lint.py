@@ -10,6 +10,7 @@ import time
 from datetime import datetime, timezone
 
 from envaudit._version import __version__
+from envaudit.cli import configuration
 from envaudit.cli.judging import judged
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_config_option
@@ -27,7 +28,9 @@ _USUAL = ("environment.yml", "environment.yaml")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options of `envaudit lint`."""
-    parser.add_argument("files", nargs="*", metavar="FILE", help="default: environment.yml in this folder")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="default: the [lock] sources, else environment.yml"
+    )
     parser.add_argument("--fail-on", choices=("error", "warning", "info"), help="default: error")
     add_config_option(parser)
     add_output_options(parser)
@@ -37,7 +40,8 @@ def execute(options: argparse.Namespace) -> int:
     """Judge the files; each is judged alone."""
     began = time.monotonic()
     check_output_options(options)
-    paths = options.files or usual_files()
+    configured = configuration.load(options.config, os.getcwd()).lock.sources
+    paths = options.files or [spoken(path) for path in configured] or usual_files()
     captured_at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     section = section_of([read_source(path) for path in paths])
     fingerprint = Fingerprint("", "import", captured_at, __version__, {section.name: section})
@@ -55,6 +59,12 @@ def execute(options: argparse.Namespace) -> int:
     )
     emit(report, options)
     return verdict.exit_code
+
+
+def spoken(path: str) -> str:
+    """A path below the working directory as it is seen from there."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
 
 
 def usual_files() -> list[str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from envaudit._version import __version__
 from envaudit.cli import configuration
 from envaudit.cli.judging import judged
-from envaudit.cli.lint import in_reading_order, usual_files
+from envaudit.cli.lint import in_reading_order, spoken, usual_files
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_config_option
 from envaudit.errors import NeededError, UsageError
@@ -109,7 +109,7 @@ class _Run:
     def __init__(self, options: argparse.Namespace, settings: configuration.Lock) -> None:
         self.options = options
         self.settings = settings
-        self.output = _spoken(options.output or settings.output or DEFAULT_OUTPUT)
+        self.output = spoken(options.output or settings.output or DEFAULT_OUTPUT)
         self.table = table_path(options.names)
         self.about = self.output
 
@@ -192,7 +192,7 @@ class _Run:
         paths: Sequence[str] = self.options.sources or self.settings.sources
         if not paths and lock is not None:
             paths = lock.source_paths()
-        return tuple(read_source(_spoken(path)) for path in paths or usual_files())
+        return tuple(read_source(spoken(path)) for path in paths or usual_files())
 
     def _platforms(self, sources: Sequence[SourceFile], lock: Lock | None) -> Sequence[str]:
         """Those that somebody asked for; empty where nobody did and there is no lock."""
@@ -218,12 +218,6 @@ class _Run:
 
 def _counted(platform: str, conda: int, pip: int) -> str:
     return f"{platform} {conda} conda" + (f" and {pip} pip packages" if pip else " packages")
-
-
-def _spoken(path: str) -> str:
-    """A path below the working directory as it is seen from there."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
 
 
 def _holds(path: str, data: bytes) -> bool:

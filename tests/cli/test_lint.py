@@ -80,6 +80,15 @@ def test_lint_takes_the_threshold_of_the_configuration(folder: Folder) -> None:
     assert 1 == folder.run("lint").code
 
 
+def test_lint_without_a_name_takes_the_sources_of_the_configuration(folder: Folder) -> None:
+    """`[lock] sources` counts from its file, and is told as it is seen from here."""
+    write(folder, BAD)
+    (folder.path / "envs").mkdir()
+    write(folder, GOOD, "envs/train.yml")
+    (folder.path / "envaudit.toml").write_text('[lock]\nsources = ["envs/train.yml"]\n')
+    assert folder.run("lint").out.startswith("PASS envs/train.yml, no findings")
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
