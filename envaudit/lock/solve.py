@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from envaudit.errors import NeededError
+from envaudit.errors import NeededError, UsageError
 from envaudit.lock.channels import Channel
-from envaudit.lock.condarc import Settings
+from envaudit.lock.condarc import PRIORITIES, Settings
 from envaudit.lock.conflict import Conflict, conflict_of
 from envaudit.lock.faults import raise_fault
 from envaudit.lock.network import client_settings, environment
@@ -100,7 +100,6 @@ def start_solving(
         UsageError: an unknown platform.
         InputError: a text that is no spec.
     """
-    chosen = settings if priority is None else _with_priority(settings, priority)
     question = {
         "channels": [
             {"canonical": channel.canonical, "urls": channel.urls, "group": channel.group, "place": place}
@@ -108,23 +107,13 @@ def start_solving(
         ],
         "platforms": {
             platform: {
-                "specs": [
-                    {
-                        "text": spec.text,
-                        "bare": spec.bare,
-                        "name": spec.name,
-                        "where": spec.where,
-                        "subdir": spec.subdir,
-                        "tied": tied_to(spec, channels, settings),
-                    }
-                    for spec in wanted
-                ],
+                "specs": [_spec(spec, tied_to(spec, channels, settings)) for spec in wanted],
                 "virtual": [(item.name, item.version, item.build) for item in virtual.of(platform)],
                 "locked": [_locked(item) for item in (locked or {}).get(platform, ())],
             }
             for platform, wanted in specs.items()
         },
-        "priority": chosen.channel_priority,
+        "priority": _checked(priority or settings.channel_priority),
         "client": client_settings(settings),
         "retries": settings.remote_max_retries,
         "cache_action": "force-cache-only" if offline else "cache-or-fetch",
@@ -242,15 +231,21 @@ class Solving:
         return f", {lines[-1]}" if lines else ""
 
 
-def _with_priority(settings: Settings, priority: str) -> Settings:
-    from dataclasses import replace
-
-    from envaudit.errors import UsageError
-    from envaudit.lock.condarc import PRIORITIES
-
+def _checked(priority: str) -> str:
     if priority not in PRIORITIES:
         raise UsageError(f"channel priority '{priority}': expected one of {', '.join(PRIORITIES)}")
-    return replace(settings, channel_priority=priority)
+    return priority
+
+
+def _spec(spec: Spec, tied: int | str | None) -> dict[str, Any]:
+    return {
+        "text": spec.text,
+        "bare": spec.bare,
+        "name": spec.name,
+        "where": spec.where,
+        "subdir": spec.subdir,
+        "tied": tied,
+    }
 
 
 def _locked(item: Any) -> dict[str, Any]:
