@@ -40,7 +40,8 @@ class Fault:
     """Something in a source file that is wrong before anything of it is judged.
 
     Attributes:
-        kind: what kind of fault, a key of `envaudit.rules.envfile`'s table: `syntax`, `shape`...
+        kind: `syntax`, `template`, `empty`, `shape`, `duplicate`, `spec`, `requirement`, `key`,
+            `platform`, `selector`, `ignored`, `nothing` or `include`; each is of one rule.
         message: one clause, without the place.
         line, column: from 1.
         path: the file; an included one where the fault is there.
@@ -177,4 +178,4 @@ class SourceFile:
             first = fatal[0]
             more = f"and {len(fatal) - 1} more" if len(fatal) > 1 else ""
             advice = first.next_step or f"'envaudit lint {self.path}' tells all of it."
-            raise InputError(cleaned(first.message), where=first.place, why=more, next_step=advice)
+            raise InputError(cleaned(first.message), where=first.place, why=more, next_step=cleaned(advice))

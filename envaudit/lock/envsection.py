@@ -1,4 +1,4 @@
-"""Source files as the Section `envfile`, which the rules of `envaudit.rules.envfile` judge."""
+"""Source files as the Section `envfile`, which `envaudit.rules` judges."""
 
 from __future__ import annotations
 

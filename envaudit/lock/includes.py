@@ -10,7 +10,8 @@ import os
 from dataclasses import replace
 
 from envaudit.errors import InputError
-from envaudit.lock.entries import Entry, Fault, Located
+from envaudit.lock.complaints import Complaints
+from envaudit.lock.entries import Entry, Located
 from envaudit.lock.requirement import BadRequirement, parse_line
 from envaudit.lock.sourcetext import read_text
 
@@ -19,14 +20,10 @@ _MAX_FILES = 100
 
 
 class Includes:
-    """The requirements files that one source includes.
+    """The requirements files that one source includes."""
 
-    Attributes:
-        faults: of the includes and of the lines in them.
-    """
-
-    def __init__(self, source_path: str) -> None:
-        self.faults: list[Fault] = []
+    def __init__(self, source_path: str, complaints: Complaints) -> None:
+        self._complaints = complaints
         self._folder = os.path.realpath(os.path.dirname(os.path.abspath(source_path)))
         self._files = 0
 
@@ -71,8 +68,7 @@ class Includes:
             try:
                 parsed = parse_line(written, entry.block)
             except BadRequirement as error:
-                self.faults.append(Fault("requirement", str(error), written.line, written.column, path,
-                                         error.next_step))  # fmt: skip
+                self._complaints.at("requirement", str(error), written, error.next_step)
                 continue
             for one in parsed:
                 one = replace(one, selector=entry.selector, platforms=entry.platforms)
@@ -82,7 +78,8 @@ class Includes:
         return entries
 
     def _fault(self, entry: Entry, message: str, next_step: str = "") -> None:
-        self.faults.append(Fault("include", message, entry.line, entry.column, entry.path, next_step))
+        place = Located("", entry.line, entry.column, entry.path)
+        self._complaints.at("include", message, place, next_step)
 
 
 def joined_lines(text: str, path: str) -> list[Located]:

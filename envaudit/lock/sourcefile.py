@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envaudit.lock import yamltext
-from envaudit.lock.condaspec import BadSpec, parse_spec
-from envaudit.lock.entries import Entry, Fault, Located, SourceFile
-from envaudit.lock.includes import Includes
-from envaudit.lock.requirement import BadRequirement, parse_line
-from envaudit.lock.selectors import PLATFORMS, platforms_of, selector_in
+from envaudit.lock.complaints import Complaints
+from envaudit.lock.dependencies import Dependencies
+from envaudit.lock.entries import Located, SourceFile
+from envaudit.lock.selectors import PLATFORMS
 from envaudit.lock.sourcetext import read_text
 
 if TYPE_CHECKING:
@@ -49,12 +48,8 @@ class _Reader:
     def __init__(self, source: SourceFile) -> None:
         self.source = source
         self.path = source.path
-        self.lines = source.text.split("\n")
-        self.faults: list[Fault] = []
-        self.conda: list[Entry] = []
-        self.pip: list[Entry] = []
-        self.pip_sections: list[Located] = []
-        self.includes = Includes(source.path)
+        self.complaints = Complaints(source.path)
+        self.dependencies = Dependencies(source.path, source.text.split("\n"), self.complaints)
 
     def read(self) -> SourceFile:
         """The file as a value."""
@@ -63,29 +58,31 @@ class _Reader:
         templates = yamltext.template_faults(self.source.text, self.path)
         root, faults = yamltext.compose(self.source.text, self.path)
         # What a template's marks do to YAML is no fault of its own.
-        self.faults += templates or faults
+        self.complaints.faults += templates or faults
         if root is None or yamltext.is_null(root):
-            if not self.faults:
-                self.faults.append(Fault("empty", "the file is empty", 1, 1, self.path, _EMPTY_ADVICE))
+            if not self.complaints.faults:
+                start = Located("", 1, 1, self.path)
+                self.complaints.at("empty", "the file is empty", start, _EMPTY_ADVICE)
             return self._done()
         if not isinstance(root, yaml.MappingNode):
-            self._fault("shape", f"a {_kind(root)}, where an environment has keys", root, _KEYS_ADVICE)
+            self.complaints.of_node(
+                "shape", f"a {yamltext.kind_of(root)}, where an environment has keys", root, _KEYS_ADVICE
+            )
             return self._done()
         self._keys(root)
         return self._done()
 
     def _done(self) -> SourceFile:
         # An alias says the same as often as it is named.
-        faults = list(dict.fromkeys([*self.faults, *self.includes.faults]))
+        faults = list(dict.fromkeys(self.complaints.faults))
         if len(faults) > MAX_FAULTS:
-            last = faults[MAX_FAULTS]
-            faults = [*faults[:MAX_FAULTS],
-                      replace(last, message=f"{len(faults) - MAX_FAULTS} further faults")]  # fmt: skip
+            rest = replace(faults[MAX_FAULTS], message=f"{len(faults) - MAX_FAULTS} further faults")
+            faults = [*faults[:MAX_FAULTS], rest]
         return replace(
             self.source,
-            conda=tuple(self.conda),
-            pip=tuple(self.pip),
-            pip_sections=tuple(self.pip_sections),
+            conda=tuple(self.dependencies.conda),
+            pip=tuple(self.dependencies.pip),
+            pip_sections=tuple(self.dependencies.pip_sections),
             faults=tuple(faults),
         )
 
@@ -95,28 +92,28 @@ class _Reader:
             key = replace(key, path=self.path)
             if key.text in first:
                 message = f"'{key.text}' is given twice, first in line {first[key.text].line}"
-                self._fault_at("duplicate", message, key, "YAML keeps the last and drops the other.")
+                self.complaints.at("duplicate", message, key, "YAML keeps the last and drops the other.")
             first[key.text] = key
             if key.text == "dependencies" and (yamltext.is_null(value) or not value.value):
-                self._fault_at(
+                self.complaints.at(
                     "nothing", "'dependencies' is empty: there is nothing to install", key, fatal=False
                 )
             elif key.text in KEYS:
                 self._key(key.text, value)
             elif key.text == "<<":
-                self._fault_at(
+                self.complaints.at(
                     "shape", "a merge key, which conda-lock does not read", key, "Write the keys out."
                 )
             else:
                 message = f"'{key.text}' is no key of an environment file"
-                self._fault_at("key", message, key, _nearest(key.text, KEYS), fatal=False)
+                self.complaints.at("key", message, key, _nearest(key.text, KEYS), fatal=False)
         if "dependencies" not in first:
             place = Located("", 1, 1, self.path)
-            self._fault_at("shape", "there is no key 'dependencies'", place, _EMPTY_ADVICE)
+            self.complaints.at("shape", "there is no key 'dependencies'", place, _EMPTY_ADVICE)
 
     def _key(self, key: str, node: yaml.Node) -> None:
         if key == "dependencies":
-            self._dependencies(node)
+            self.dependencies.read(node)
         elif key == "channels":
             self.source = replace(self.source, channels=self._texts(node, key))
         elif key == "platforms":
@@ -134,7 +131,7 @@ class _Reader:
         if yamltext.is_null(node):
             return
         if not isinstance(node, yaml.ScalarNode):
-            self._fault("shape", f"'{key}' is a {_kind(node)}, expected a word", node)
+            self.complaints.of_node("shape", f"'{key}' is a {yamltext.kind_of(node)}, expected a word", node)
         elif key == "category":
             self.source = replace(self.source, category=node.value.strip() or "main")
         elif key == "name":
@@ -150,15 +147,18 @@ class _Reader:
             return ()
         if not isinstance(node, yaml.SequenceNode):
             advice = f"Write '{key}:', and below it a line '  - {getattr(node, 'value', '...')}' for each."
-            self._fault("shape", f"'{key}' is a {_kind(node)}, expected a list", node,
-                        advice if isinstance(node, yaml.ScalarNode) else "")  # fmt: skip
+            message = f"'{key}' is a {yamltext.kind_of(node)}, expected a list"
+            is_word = isinstance(node, yaml.ScalarNode)
+            self.complaints.of_node("shape", message, node, advice if is_word else "")
             return ()
         texts = []
         for item in node.value:
             if isinstance(item, yaml.ScalarNode) and not yamltext.is_null(item):
                 texts.append(yamltext.located(item, self.path))
             else:
-                self._fault("shape", f"an item of '{key}' is a {_kind(item)}, expected a word", item)
+                self.complaints.of_node(
+                    "shape", f"an item of '{key}' is a {yamltext.kind_of(item)}, expected a word", item
+                )
         return tuple(texts)
 
     def _platforms(self, node: yaml.Node) -> tuple[Located, ...]:
@@ -166,7 +166,7 @@ class _Reader:
         for platform in platforms:
             if platform.text not in PLATFORMS:
                 message = f"'{platform.text}' is no platform"
-                self._fault_at("platform", message, platform, _nearest(platform.text, PLATFORMS))
+                self.complaints.at("platform", message, platform, _nearest(platform.text, PLATFORMS))
         return platforms
 
     def _variables(self, node: yaml.Node) -> tuple[tuple[str, Located], ...]:
@@ -175,142 +175,15 @@ class _Reader:
         if yamltext.is_null(node):
             return ()
         if not isinstance(node, yaml.MappingNode):
-            self._fault("shape", f"'variables' is a {_kind(node)}, expected 'NAME: value' lines", node)
+            self.complaints.of_node(
+                "shape", f"'variables' is a {yamltext.kind_of(node)}, expected 'NAME: value' lines", node
+            )
             return ()
         return tuple((key.text, yamltext.located(value, self.path)) for key, value in yamltext.pairs(node))
-
-    def _dependencies(self, node: yaml.Node) -> None:
-        import yaml
-
-        if isinstance(node, yaml.MappingNode):
-            self._fault("shape", "'dependencies' is a mapping, expected a list", node, _MAPPING_ADVICE)
-            return
-        if not isinstance(node, yaml.SequenceNode):
-            self._fault("shape", f"'dependencies' is a {_kind(node)}, expected a list", node)
-            return
-        for item in node.value:
-            if isinstance(item, yaml.MappingNode):
-                self._section(item)
-            elif not isinstance(item, yaml.ScalarNode):
-                self._fault("shape", "a list inside 'dependencies'", item, "Indent all its items alike.")
-            elif yamltext.is_null(item):
-                self._fault("shape", "an empty item of 'dependencies'", item)
-            elif not yamltext.is_word(item):
-                self._fault("shape", f"'{item.value}' is {yamltext.type_of(item)} to YAML, no package", item)
-            else:
-                self._package(item)
-
-    def _package(self, node: yaml.ScalarNode) -> None:
-        written = yamltext.located(node, self.path)
-        if yamltext.PLACEHOLDER.search(written.text):
-            return
-        if "$" in written.text and "://" not in written.text:
-            message = f"'{written.text}' has a placeholder that nobody fills in"
-            self._fault_at("template", message, written, "Write the version that is meant.")
-            return
-        try:
-            spec = parse_spec(written.text)
-        except BadSpec as error:
-            self._fault_at("spec", f"'{written.text}' is no package: {error}", written)
-            return
-        if spec.ignored:
-            message = f"conda drops '{spec.ignored}' of {spec.name}"
-            self._fault_at("ignored", message, written, fatal=False)
-        selector, platforms = self._selector(node, written)
-        self.conda.append(
-            Entry(
-                written.text,
-                written.line,
-                written.column,
-                self.path,
-                "conda",
-                name=spec.name,
-                key=spec.name.lower(),
-                version=spec.version,
-                build=spec.build,
-                channel=spec.channel,
-                url=spec.url,
-                selector=selector,
-                platforms=platforms,
-            )
-        )
-
-    def _section(self, node: yaml.MappingNode) -> None:
-        """`- pip:` with its lines; any other mapping is a typing error."""
-        import yaml
-
-        for key, value in yamltext.pairs(node):
-            key = replace(key, path=self.path)
-            if key.text != "pip":
-                if not yamltext.PLACEHOLDER.search(self.lines[key.line - 1]):
-                    message = f"'{key.text}:' is a mapping, where a package is a word"
-                    self._fault_at("shape", message, key, "Only 'pip:' takes lines of its own.")
-                continue
-            self.pip_sections.append(key)
-            if yamltext.is_null(value):
-                continue
-            if not isinstance(value, yaml.SequenceNode):
-                self._fault("shape", f"'pip' is a {_kind(value)}, expected a list", value)
-                continue
-            for item in value.value:
-                self._pip_item(item)
-
-    def _pip_item(self, node: yaml.Node) -> None:
-        import yaml
-
-        if not isinstance(node, yaml.ScalarNode) or not yamltext.is_word(node):
-            what = f"a {_kind(node)}" if not isinstance(node, yaml.ScalarNode) else yamltext.type_of(node)
-            if not yamltext.PLACEHOLDER.search(self.lines[node.start_mark.line]):
-                self._fault("shape", f"{what} in the pip section, expected a requirement", node)
-            return
-        written = yamltext.located(node, self.path)
-        if yamltext.PLACEHOLDER.search(written.text):
-            return
-        selector, platforms = self._selector(node, written)
-        try:
-            entries = parse_line(written, block=len(self.pip_sections) - 1)
-        except BadRequirement as error:
-            self._fault_at("requirement", str(error), written, error.next_step)
-            return
-        for entry in entries:
-            entry = replace(entry, selector=selector, platforms=platforms)
-            self.pip += [entry, *self.includes.lines_of(entry)]
-
-    def _selector(self, node: yaml.Node, written: Located) -> tuple[str | None, tuple[str, ...] | None]:
-        """The comment selector behind a node, and its platforms."""
-        line = self.lines[node.end_mark.line] if node.end_mark.line < len(self.lines) else ""
-        selector = selector_in(line[node.end_mark.column :])
-        if selector is None:
-            return None, None
-        platforms = platforms_of(selector)
-        if not platforms:
-            message = f"'# [{selector}]' behind '{written.text}' is no selector: the line would count nowhere"
-            advice = "Write the line once for each platform, or move the comment above it."
-            self._fault_at("selector", message, written, advice)
-        return selector, platforms or None
-
-    def _fault(self, kind: str, message: str, node: yaml.Node, next_step: str = "") -> None:
-        self._fault_at(kind, message, yamltext.located(node, self.path), next_step)
-
-    def _fault_at(
-        self, kind: str, message: str, place: Located, next_step: str = "", *, fatal: bool = True
-    ) -> None:
-        self.faults.append(Fault(kind, message, place.line, place.column, self.path, next_step, fatal))
 
 
 _EMPTY_ADVICE = "An environment file has 'channels:' and 'dependencies:', each a list."
 _KEYS_ADVICE = "It begins with keys at the left margin: name, channels, dependencies."
-_MAPPING_ADVICE = "Write '- python=3.12', with a dash before and '=' within each."
-
-
-def _kind(node: yaml.Node) -> str:
-    if yamltext.is_null(node):
-        return "nothing"
-    import yaml
-
-    if isinstance(node, yaml.ScalarNode):
-        return "word"
-    return "list" if isinstance(node, yaml.SequenceNode) else "mapping"
 
 
 def _nearest(word: str, words: Sequence[str]) -> str:

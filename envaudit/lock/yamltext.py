@@ -63,6 +63,17 @@ def type_of(node: yaml.ScalarNode) -> str:
     return "nothing" if name == "null" else f"{'an' if name == 'int' else 'a'} {name}"
 
 
+def kind_of(node: yaml.Node) -> str:
+    """What a node is, in a word for a message."""
+    import yaml
+
+    if is_null(node):
+        return "nothing"
+    if isinstance(node, yaml.ScalarNode):
+        return "word"
+    return "list" if isinstance(node, yaml.SequenceNode) else "mapping"
+
+
 def pairs(node: yaml.MappingNode) -> Iterator[tuple[Located, yaml.Node]]:
     """The keys of a mapping with their places, and the nodes of their values."""
     for key, value in node.value:

@@ -14,7 +14,8 @@ from envaudit.model.nodeset import natural_key
 
 # The ids that the rules of one subject, one module, may take; docs/rules.md is the register.
 SUBJECTS: Mapping[str, Tuple[int, int]] = {
-    "envfile": (0, 19),
+    "envfile": (0, 9),
+    "portability": (10, 19),
     "pipsection": (20, 29),
     "gpubuild": (30, 39),
     "solving": (50, 59),
