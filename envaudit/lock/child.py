@@ -16,6 +16,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from envaudit.lock.flexible import solve_flexible
+
 _MAX_WORDS = 2000  # Characters of a library's error text that are passed on.
 _TIMEOUT_S = 600  # For one request: 200 MB of an index over a slow line.
 _NO_CANDIDATE = re.compile(r"No candidates were found for ([^\s\[]+)")
@@ -114,31 +116,28 @@ async def _solve(gateway: Any, question: Mapping[str, Any], urls: list[str], pla
         "channel_relations": "disabled",
         "add_pip_as_python_dependency": question["add_pip"],
     }
-    specs = _specs(_with_pip(task, question["add_pip"]), urls)
-    first, asked = ChannelPriority.Strict, [*specs, *_all_candidates(task["specs"], len(sources))]
-    if question["priority"] == "disabled":
-        first, asked = ChannelPriority.Disabled, specs
-    relaxed = False
+    wanted = _with_pip(task, question["add_pip"])
+    specs = _specs(wanted, urls)
+    asked = [*specs, *_all_candidates(task["specs"], len(sources))]
+    helped: Sequence[str] | None = None
     try:
-        records = await solve(sources, asked, channel_priority=first, **arguments)
-    except SolverError as error:
-        # conda's flexible priority lets a lower channel in only for what the higher ones cannot do.
-        if question["priority"] != "flexible" or len(sources) < 2:
-            await _tell_conflict(gateway, urls, task, platform, str(error))
-            return
-        _say({"progress": [platform, "solve", "every channel"]})
-        relaxed = True
-        try:
+        if question["priority"] == "flexible":
+            # Pip is wanted for itself where the settings add it to python.
+            roots = {spec["name"] for spec in wanted} | ({"pip"} if question["add_pip"] else set())
+            records, helped = await solve_flexible(sources, asked, roots, arguments)
+        elif question["priority"] == "strict":
+            records = await solve(sources, asked, channel_priority=ChannelPriority.Strict, **arguments)
+        else:
             records = await solve(sources, specs, channel_priority=ChannelPriority.Disabled, **arguments)
-        except SolverError as other:
-            await _tell_conflict(gateway, urls, task, platform, str(other))
-            return
+    except SolverError as error:
+        await _tell_conflict(gateway, urls, task, platform, str(error))
+        return
     except GatewayError as error:
         raise _Fault(kind="index", text=str(error)[:_MAX_WORDS]) from None
     tables = sorted(
         (json.loads(record.to_json()) for record in records), key=lambda table: str(table["name"])
     )
-    _say({"platform": platform, "relaxed": relaxed, "records": tables})
+    _say({"platform": platform, "helped": helped, "records": tables})
 
 
 def _sources(channels: Sequence[Any], urls: Sequence[str]) -> list[Any]:

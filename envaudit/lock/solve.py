@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from envaudit.errors import NeededError, UsageError
@@ -48,12 +48,18 @@ class Solution:
     Attributes:
         records: platform to its records, sorted by name.
         conflicts: one for each platform without a solution.
-        relaxed: platforms where, under flexible priority, a lower channel had to help out.
+        helped: platforms where, under flexible priority, a lower channel had to help out, with the
+            names of the packages it gave; no names where every channel had to count for everything.
     """
 
     records: Mapping[str, tuple[Record, ...]]
     conflicts: tuple[Conflict, ...] = ()
-    relaxed: tuple[str, ...] = ()
+    helped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def relaxed(self) -> tuple[str, ...]:
+        """The platforms of `helped`."""
+        return tuple(self.helped)
 
 
 def solve_platforms(
@@ -186,7 +192,7 @@ class Solving:
         """
         records: dict[str, tuple[Record, ...]] = {}
         conflicts = []
-        relaxed = []
+        helped: dict[str, tuple[str, ...]] = {}
         assert self._process.stdout is not None
         for line in self._process.stdout:
             answer = json.loads(line)
@@ -204,8 +210,8 @@ class Solving:
             else:
                 platform = answer["platform"]
                 records[platform] = tuple(record_of(table, self._channels) for table in answer["records"])
-                if answer["relaxed"]:
-                    relaxed.append(platform)
+                if answer["helped"] is not None:
+                    helped[platform] = tuple(answer["helped"])
                 self._tell(platform, "done", f"{len(records[platform])} packages")
         code = self._process.wait()
         if len(records) + len(conflicts) < len(self._specs):
@@ -218,7 +224,7 @@ class Solving:
         return Solution(
             {platform: records[platform] for platform in self._specs if platform in records},
             tuple(sorted(conflicts, key=lambda conflict: conflict.platform)),
-            tuple(sorted(relaxed)),
+            dict(sorted(helped.items())),
         )
 
     def _tell(self, platform: str, phase: str, detail: str) -> None:

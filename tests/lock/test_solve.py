@@ -13,7 +13,7 @@ from envaudit.lock.condarc import Settings
 from envaudit.lock.solve import Solution, solve_platforms, start_solving
 from envaudit.lock.spec import channels_for, spec_of
 from envaudit.lock.virtual import virtual_packages
-from tests.lock.channel import LocalChannel, served
+from tests.lock.channel import LocalChannel, build_channel, served
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "channel"
 
@@ -162,10 +162,34 @@ def test_solve_by_flexible_priority_lets_a_lower_channel_help(channels_root: Pat
     """Only the second channel has numpy 2.1: strict refuses and says so, flexible takes it and says so."""
     names = [(channels_root / name).as_uri() for name in ("train", "extra")]
     flexible = _solve(["numpy=2.1"], names, tmp_path)
-    assert (_versions(flexible)["numpy"], flexible.relaxed) == ("2.1.0", ("linux-64",))
+    assert (_versions(flexible)["numpy"], flexible.helped) == ("2.1.0", {"linux-64": ("numpy",)})
     (conflict,) = _solve(["numpy=2.1"], names, tmp_path, priority="strict").conflicts
     assert [spec.text for spec in conflict.specs] == ["numpy=2.1"]
     assert any("channel_priority: flexible" in hint for hint in conflict.hints)
+
+
+def test_solve_by_flexible_priority_opens_the_lower_channel_for_what_is_missing_alone(tmp_path: Path) -> None:
+    """The first channel lacks `a 2` and what that needs; its own `c` stays before the later one."""
+    recipe = {"subdir": "noarch", "noarch": "generic", "format": "conda", "number": 0, "build": "0"}
+    offers: dict[str, list[tuple[str, str, list[str]]]] = {
+        "first": [("a", "1.0", []), ("b", "1.0", []), ("c", "1.0", [])],
+        "second": [("a", "2.0", ["b >=2"]), ("b", "2.0", ["c"]), ("c", "2.0", [])],
+    }
+    urls = [
+        build_channel(
+            tmp_path / channel,
+            more=[
+                (name, {**recipe, "version": version, "depends": depends})
+                for name, version, depends in packages
+            ],
+            recipes=False,
+        ).url
+        for channel, packages in offers.items()
+    ]
+    solution = _solve(["a=2"], urls, tmp_path / "cache")
+    assert _versions(solution) == {"a": "2.0", "b": "2.0", "c": "1.0"}
+    assert solution.helped == {"linux-64": ("a", "b")}
+    assert _versions(_solve(["a=2"], urls, tmp_path / "cache", priority="disabled"))["c"] == "2.0"
 
 
 def test_solve_of_a_spec_with_its_channel_takes_it_from_there(channels_root: Path, tmp_path: Path) -> None:
