@@ -106,11 +106,11 @@ def make_lock(request: LockRequest, progress: Progress | None = None) -> Made:
         view = assembling.conda_lock_view(request.sources, request.platforms, request.virtual, request.table)
         solution = solving.result()
     if solution.conflicts:
-        return Made(None, None, (solve_section(solution.conflicts, relaxed=solution.relaxed),))
+        return Made(None, None, (solve_section(solution.conflicts, helped=solution.helped),))
     resolved = _resolve(request, solution, view, kept, progress)
     conflicts = [each for each in resolved.values() if isinstance(each, PipConflict)]
     if conflicts:
-        return Made(None, None, (solve_section((), conflicts, solution.relaxed),))
+        return Made(None, None, (solve_section((), conflicts, solution.helped),))
     solved = [
         Solved(platform, solution.records[platform], each)
         for platform, each in resolved.items()
@@ -125,7 +125,7 @@ def make_lock(request: LockRequest, progress: Progress | None = None) -> Made:
         data,
         lock,
         (
-            solve_section(relaxed=solution.relaxed, suggestions=suggestions),
+            solve_section(helped=solution.helped, suggestions=suggestions),
             lock_section(lock, request.sources, table=request.table),
         ),
         {each.platform: (len(each.records), len(each.pip)) for each in solved},

@@ -57,7 +57,7 @@ def pip_conflict(
 def solve_section(
     conflicts: Sequence[Conflict] = (),
     pip_conflicts: Sequence[PipConflict] = (),
-    relaxed: Sequence[str] = (),
+    helped: Mapping[str, Sequence[str]] | None = None,
     suggestions: Mapping[str, bool] | None = None,
 ) -> Section:
     """The facts of a solve.
@@ -65,7 +65,8 @@ def solve_section(
     Args:
         conflicts: of the conda part.
         pip_conflicts: of the pip part.
-        relaxed: platforms where a channel further down had to help out.
+        helped: platforms where a channel further down had to help out, with the packages it gave; none
+            where every channel had to count for everything.
         suggestions: specs that would ask for a CUDA build, and whether they solve.
     """
     facts: dict[str, Fact] = {
@@ -87,7 +88,7 @@ def solve_section(
             }
             for conflict in pip_conflicts
         ],
-        "relaxed": list(relaxed),
+        "helped": {platform: list(names) for platform, names in (helped or {}).items()},
         "suggestions": dict(suggestions or {}),
     }
     return Section(NAME, SCHEMA, "ok", facts)

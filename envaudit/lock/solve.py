@@ -56,11 +56,6 @@ class Solution:
     conflicts: tuple[Conflict, ...] = ()
     helped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @property
-    def relaxed(self) -> tuple[str, ...]:
-        """The platforms of `helped`."""
-        return tuple(self.helped)
-
 
 def solve_platforms(
     specs: Mapping[str, Sequence[Spec]],

@@ -47,8 +47,13 @@ def no_pip_solution(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def lower_channel(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Flexible channel priority was needed on some platforms."""
     for facts in _solves(evidence):
-        if facts["relaxed"]:
-            yield Found(f"a channel further down had to help out on {', '.join(facts['relaxed'])}")
+        if facts["helped"]:
+            lines = tuple(
+                f"{platform}: {', '.join(names) or 'every channel had to count for everything'}"
+                for platform, names in sorted(facts["helped"].items())
+            )
+            platforms = ", ".join(sorted(facts["helped"]))
+            yield Found(f"a channel further down had to help out on {platforms}", evidence=lines)
 
 
 def _solves(evidence: Evidence) -> Iterator[Dict[str, Any]]:
