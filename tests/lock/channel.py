@@ -1,10 +1,16 @@
-"""A real conda channel on this machine: built from recipes, indexed, served whole or with faults."""
+"""A real conda channel on this machine: built from recipes, indexed, served whole or with faults.
+
+`python -m tests.lock.channel DIR` builds the channels below DIR, and beside them a `condarc` that
+sends https://conda.example/train to the first: what `lockfiles/README.md` begins with.
+"""
 
 from __future__ import annotations
 
 import base64
 import http.server
+import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -215,3 +221,18 @@ def conda_free_path() -> str:
     return os.pathsep.join(
         folder for folder in folders if not any((Path(folder) / program).exists() for program in programs)
     )
+
+
+def main(folder: Path) -> None:
+    """Build the channels `train` and `extra` below a folder, and settings that lead to them."""
+    mirrors = {}
+    for name in ("train", "extra"):
+        channel = build_channel(folder / name, name)
+        mirrors[f"https://conda.example/{name}"] = [channel.url]
+    settings = folder / "condarc"
+    settings.write_text(json.dumps({"mirrored_channels": mirrors}, indent=1) + "\n", "utf-8")
+    print(f"export CONDARC={shlex.quote(str(settings))}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).absolute())
