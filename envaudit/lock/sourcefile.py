@@ -49,7 +49,7 @@ class _Reader:
         self.source = source
         self.path = source.path
         self.complaints = Complaints(source.path)
-        self.dependencies = Dependencies(source.path, source.text.split("\n"), self.complaints)
+        self.dependencies = Dependencies(source.path, yamltext.lines_of(source.text), self.complaints)
 
     def read(self) -> SourceFile:
         """The file as a value."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Jinja, cookiecutter, ERB and shell placeholders. `$VARIABLE` alone is conda's own in channels.
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{%|%\}|<%|%>|\$\{\{")
+_LINE_END = re.compile("[\n\x85\u2028\u2029]")
 _NULL = "tag:yaml.org,2002:null"
 _TEXT = "tag:yaml.org,2002:str"
 _TEMPLATE_ADVICE = "Fill in the template first, then check what comes of it."
@@ -32,11 +33,16 @@ def compose(text: str, path: str) -> tuple[yaml.Node | None, list[Fault]]:
     except yaml.MarkedYAMLError as error:
         return None, [_syntax_fault(error, text, path)]
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+        line = len(lines_of(text[: error.position]))
         message = f"character U+{_number_of(error.character):04X} is not allowed in YAML"
         return None, [Fault("syntax", message, line, 1, path)]
     except RecursionError:
         return None, [Fault("syntax", "nested too deeply", 1, 1, path)]
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text as YAML 1.1 counts them: Unicode's three further line ends are some too."""
+    return _LINE_END.split(text)
 
 
 def located(node: yaml.Node, path: str) -> Located:
@@ -82,7 +88,7 @@ def pairs(node: yaml.MappingNode) -> Iterator[tuple[Located, yaml.Node]]:
 
 def template_faults(text: str, path: str) -> list[Fault]:
     """Template marks outside of comments, at most one: the first."""
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(lines_of(text), start=1):
         match = PLACEHOLDER.search(re.sub(r"(?:^|\s)#.*$", "", line))
         if match:
             message = f"'{match[0]}' is a template's, the file is not filled in"
@@ -93,7 +99,7 @@ def template_faults(text: str, path: str) -> list[Fault]:
 def _syntax_fault(error: yaml.MarkedYAMLError, text: str, path: str) -> Fault:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
-    lines = text.split("\n")
+    lines = lines_of(text)
     character = lines[line][column : column + 1] if line < len(lines) else ""
     if character == "\t" or "\t" in (lines[line][: column + 1] if line < len(lines) else ""):
         message, advice = "a tab, where YAML takes spaces only", "Indent with spaces."

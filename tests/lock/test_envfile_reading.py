@@ -75,6 +75,12 @@ def test_file_in_utf16_is_read(tmp_path: Path) -> None:
     )
 
 
+def test_line_ends_that_only_yaml_counts_do_not_shift_selectors(tmp_path: Path) -> None:
+    """A next-line character in a comment begins a line to YAML, and to nobody else."""
+    source = written(tmp_path, HEAD + "  # a\x85\n  - a # [linux]\n  - b # [osx]\n")
+    assert ["linux", "osx"] == [each.selector for each in source.conda]
+
+
 def test_alias_is_read_as_what_it_stands_for(tmp_path: Path) -> None:
     """Anchors are YAML, and conda reads them."""
     source = written(tmp_path, "channels: [c]\ndependencies:\n  - &np numpy=1.26\n  - pip:\n    - *np\n")

@@ -17,6 +17,7 @@ from envaudit.lock.entries import Located
 from envaudit.lock.envsection import section_of
 from envaudit.lock.requirement import BadRequirement, parse_line
 from envaudit.lock.sourcefile import SourceFile, read_source
+from envaudit.lock.yamltext import lines_of
 from envaudit.model import Fingerprint
 from envaudit.model.canonical import check_fact
 from envaudit.rules import Evidence, judge
@@ -57,19 +58,22 @@ def read(data: bytes) -> SourceFile | None:
 @given(DATA)
 @example(b"dependencies: &a\n  - *a\n")
 @example(b"[" * 3000)
+@example("\x85[".encode())
 def test_any_bytes_are_read_or_refused_with_a_place(data: bytes) -> None:
-    """No other error; every fault and finding has its line, inside the file."""
+    """No other error; every fault is told, and all that is told has its line."""
     source = read(data)
     if source is None:
         return
-    last_line = source.text.count("\n") + 1
+    last_line = len(lines_of(source.text))
     for each in (*source.faults, *source.entries()):
         assert 1 <= each.line <= last_line + 1
         assert each.column >= 1
     section = section_of([source])
     check_fact(section.facts, "facts")
     fingerprint = Fingerprint("", "import", "2026-11-30T10:00:00Z", "0", {"envfile": section})
-    for finding in judge(Evidence((fingerprint,), comparing=False)):
+    findings = judge(Evidence((fingerprint,), comparing=False))
+    assert {fault.place for fault in source.faults} <= {finding.path for finding in findings}
+    for finding in findings:
         assert re.search(r":\d+:\d+\Z", finding.path)
         assert finding.message
         assert finding.hint
