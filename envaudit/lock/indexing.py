@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ async def _index(folders: Sequence[str]) -> None:
 
     for folder in folders:
         await index_fs(Path(folder), write_zst=False, write_shards=False, force=True)
+        # Where rattler wrote before it renamed.
+        shutil.rmtree(Path(folder, ".tmp"), ignore_errors=True)
 
 
 if __name__ == "__main__":

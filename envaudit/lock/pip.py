@@ -45,7 +45,7 @@ _CAUSE = re.compile(r"^\s*cause: ", re.MULTILINE)
 _USER_INFO = re.compile(r"(\w://)[^/\s@]+@")
 _MAX_EXPLANATION = 1200
 # Environment variables that would make uv read or write somewhere else than it is told to.
-_MISLEADING = ("UV_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE", "UV_REQUIREMENT", "UV_PROJECT", "VIRTUAL_ENV")
+MISLEADING = ("UV_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE", "UV_REQUIREMENT", "UV_PROJECT", "VIRTUAL_ENV")
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _command(request: PipRequest, platform: str) -> list[str]:
 def _run(argv: Sequence[str], folder: str, request: PipRequest) -> None:
     # The system's certificates, as pip has them: what a company's proxy signs with is mostly there.
     environ = {"UV_SYSTEM_CERTS": "true", **os.environ, **request.environ}
-    environ = {name: value for name, value in environ.items() if name not in _MISLEADING}
+    environ = {name: value for name, value in environ.items() if name not in MISLEADING}
     environ["MACOSX_DEPLOYMENT_TARGET"] = request.virtual.get("__osx", DEFAULT_OSX)
     try:
         ran = subprocess.run(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from envaudit.errors import InputError, NeededError, UsageError
 from envaudit.lock.fetch import copy_file, fetch_all, wanted
 from envaudit.lock.lockfile import LockedPackage
-from envaudit.lock.pip import find_uv
+from envaudit.lock.pip import MISLEADING, find_uv
 
 if TYPE_CHECKING:
     from envaudit.lock.install import Supply
@@ -51,10 +51,9 @@ def install_distributions(
     folder = os.path.join(os.path.dirname(fresh), "wheels")
     os.mkdir(folder)
     if files:
-        _gather(files, folder, supply)
         lines = [f"{each.name}=={each.version} --hash={_hash_of(each)}" for each in files]
-        where = ["--find-links", folder, "--require-hashes"]
-        _run_uv(python, lines, [*where, *([] if built else ["--no-index", "--no-build"])], supply.offline)
+        where = _where(files, folder, supply)
+        _run_uv(python, lines, [*where, *([] if built else ["--no-build"])], supply.offline)
     if repositories:
         lines = [f"{package.name} @ {package.url}" for package in repositories]
         _run_uv(python, lines, [], supply.offline)
@@ -64,6 +63,23 @@ def install_distributions(
 def is_repository(package: LockedPackage) -> bool:
     """Whether a pip package comes from a version control system."""
     return package.url.startswith(("git+", "hg+", "svn+", "bzr+"))
+
+
+def _where(packages: Sequence[LockedPackage], folder: str, supply: Supply) -> list[str]:
+    """Options of uv for where the files are: this folder, or the user's index where they are gone.
+
+    The addresses in a lock are those of the index that its maker used; the same file, by its hash,
+    is as good from the mirror that this user has set for uv.
+    """
+    try:
+        _gather(packages, folder, supply)
+    except NeededError:
+        if supply.offline or any(package.source_url for package in packages):
+            raise
+        return ["--require-hashes"]
+    building = any(not package.file_name.endswith(".whl") for package in packages)
+    # A build takes its own tools from the index.
+    return ["--require-hashes", "--find-links", folder, *([] if building else ["--no-index"])]
 
 
 def _gather(packages: Sequence[LockedPackage], folder: str, supply: Supply) -> None:
@@ -92,7 +108,6 @@ def _run_uv(python: str, lines: Sequence[str], options: Sequence[str], offline: 
         "--no-deps",
         "--link-mode",
         "copy",
-        "--no-config",
     ]
     argv += [
         "--cache-dir",
@@ -102,8 +117,13 @@ def _run_uv(python: str, lines: Sequence[str], options: Sequence[str], offline: 
         *options,
         *(["--offline"] if offline else []),
     ]
+    environ = {"UV_SYSTEM_CERTS": "true", **os.environ}
+    environ = {name: value for name, value in environ.items() if name not in MISLEADING}
     try:
-        ran = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S, cwd="/", check=False)
+        # From here uv finds no configuration of a repository under test.
+        ran = subprocess.run(
+            argv, env=environ, capture_output=True, text=True, timeout=_TIMEOUT_S, cwd="/", check=False
+        )
     except subprocess.TimeoutExpired:
         raise NeededError("uv did not end", why=f"{_TIMEOUT_S} s have passed") from None
     if ran.returncode == 0:

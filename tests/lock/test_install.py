@@ -294,6 +294,24 @@ def test_install_puts_the_pip_part_beside_conda_s(
     assert 0 == verified.code, verified.out
 
 
+def test_install_takes_a_wheel_from_the_user_s_index_when_its_address_is_gone(
+    workplace: Workplace, running: LocalChannel, tmp_path: Path
+) -> None:
+    """The lock's maker used another index: by its hash it is the same file."""
+    (tmp_path / "index").mkdir()
+    wheel, sha256 = write_wheel(tmp_path / "index", "tiny-tool", "1.2.3")
+    gone = {"url": f"http://127.0.0.1:9/{wheel.name}"}
+    workplace.environment.update(UV_FIND_LINKS=str(wheel.parent), UV_NO_INDEX="1")
+    entries = [lock_entry(running, "python-"), {**pip_entry(wheel, "tiny-tool", "1.2.3", sha256), **gone}]
+    write_lock(workplace.folder / "pip.conda-lock.yml", entries)
+    ended = workplace.run("install", "pip.conda-lock.yml", "--prefix", "env")
+    assert 0 == ended.code, ended.err
+    entries[1]["hash"] = {"sha256": "0" * 64}
+    write_lock(workplace.folder / "pip.conda-lock.yml", entries)
+    ended = workplace.run("install", "pip.conda-lock.yml", "--prefix", "env")
+    assert (4, True) == (ended.code, "is not the file that the lock means" in ended.err), ended.err
+
+
 def test_install_refuses_a_wheel_of_another_hash(
     workplace: Workplace, running: LocalChannel, tmp_path: Path
 ) -> None:
