@@ -109,7 +109,9 @@ class _Reader:
                 self.complaints.at("key", message, key, _nearest(key.text, KEYS), fatal=False)
         if "dependencies" not in first:
             place = Located("", 1, 1, self.path)
-            self.complaints.at("shape", "there is no key 'dependencies'", place, _EMPTY_ADVICE)
+            is_lock = "metadata" in first and "package" in first
+            advice = _LOCK_ADVICE if is_lock else _EMPTY_ADVICE
+            self.complaints.at("shape", "there is no key 'dependencies'", place, advice)
 
     def _key(self, key: str, node: yaml.Node) -> None:
         if key == "dependencies":
@@ -183,6 +185,7 @@ class _Reader:
 
 
 _EMPTY_ADVICE = "An environment file has 'channels:' and 'dependencies:', each a list."
+_LOCK_ADVICE = "This is a lock: name the file that it was made from, or see 'envaudit lock --check'."
 _KEYS_ADVICE = "It begins with keys at the left margin: name, channels, dependencies."
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Jinja, cookiecutter, ERB and shell placeholders. `$VARIABLE` alone is conda's own in channels.
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{%|%\}|<%|%>|\$\{\{")
 _LINE_END = re.compile("[\n\x85\u2028\u2029]")
+# The reader in Python is ten times slower; so much it reads in a moment.
+_SLOW_CHARACTERS = 64 * 1024
 _NULL = "tag:yaml.org,2002:null"
 _TEXT = "tag:yaml.org,2002:str"
 _TEMPLATE_ADVICE = "Fill in the template first, then check what comes of it."
@@ -28,6 +30,9 @@ def compose(text: str, path: str) -> tuple[yaml.Node | None, list[Fault]]:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if "\t" in text and len(text) <= _SLOW_CHARACTERS:
+        # libyaml lets a tab pass where the readers of conda and conda-lock, in Python, end.
+        loader = yaml.SafeLoader
     try:
         return yaml.compose(text, Loader=loader), []
     except yaml.MarkedYAMLError as error:

@@ -97,6 +97,7 @@ def test_alias_is_read_as_what_it_stands_for(tmp_path: Path) -> None:
         ("hello\n", (1, 1, "shape")),
         ("name: x\ndependencies:\n\t- a\n", (3, 1, "syntax")),
         ("dependencies:\n  - a\n \t- b\n", (3, 2, "syntax")),
+        ("dependencies:\n  - a\t\n", (2, 6, "syntax")),
         ("dependencies: [a\n", (2, 1, "syntax")),
         ("dependencies: [a]\n---\ndependencies: [b]\n", (2, 1, "syntax")),
         ("[" * 5000, (1, 1001, "syntax")),
