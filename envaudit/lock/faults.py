@@ -20,6 +20,7 @@ _CUT_OFF = (
     "error reading a body",
     "unexpected eof",
 )
+_CACHE = ("failed to create", "no space left", "quota exceeded", "read-only file system")
 _DOWN = ("error sending request", "error trying to connect", "timed out", "dns error", "connection reset")
 _GONE = ("could not find subdir", "no such file", "not found")
 _TRUST = ("certificate", "unknownissuer")
@@ -78,6 +79,10 @@ def _advice(text: str, url: str) -> tuple[str | None, str]:
     code = status.group(1) if status else ""
     if "no usable repodata cache" in lower:
         return "there is no index of it in the cache", "Run once without --offline."
+    if any(word in lower for word in _CACHE):
+        return "its index cannot be kept in the cache", (
+            "Free space there, or set RATTLER_CACHE_DIR to a folder that can be written."
+        )
     if code in ("401", "403", "407"):
         return "refuses this user", (
             "Put the token into a variable (/t/${CHANNEL_TOKEN}/), or store the password with "

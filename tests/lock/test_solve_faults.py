@@ -86,6 +86,15 @@ def test_channel_that_is_not_there_is_told_from_one_that_is_down(
     assert _fail(name, tmp_path).what == what
 
 
+def test_channel_whose_index_cannot_be_kept_points_to_the_cache(channels_root: Path, tmp_path: Path) -> None:
+    """A full disk, or a home folder that is not there: the channel is not at fault."""
+    (tmp_path / "file").write_text("")
+    with served(channels_root) as server:
+        error = _fail(f"{server.url}/train", tmp_path / "file" / "cache")
+    assert (type(error), error.what) == (NeededError, "its index cannot be kept in the cache")
+    assert "RATTLER_CACHE_DIR" in error.next_step
+
+
 def test_channel_whose_certificate_nobody_knows_points_to_ssl_verify() -> None:
     """A company's proxy signs everything anew."""
     channel = Channel("train", "https://a.example/train", ("https://a.example/train",))
