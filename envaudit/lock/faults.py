@@ -81,7 +81,7 @@ def _advice(text: str, url: str) -> tuple[str | None, str]:
         return "there is no index of it in the cache", "Run once without --offline."
     if any(word in lower for word in _CACHE):
         return "its index cannot be kept in the cache", (
-            "Free space there, or set RATTLER_CACHE_DIR to a folder that can be written."
+            "Free space there, or set XDG_CACHE_HOME to a folder that can be written."
         )
     if code in ("401", "403", "407"):
         return "refuses this user", (

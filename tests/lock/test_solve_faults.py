@@ -92,7 +92,7 @@ def test_channel_whose_index_cannot_be_kept_points_to_the_cache(channels_root: P
     with served(channels_root) as server:
         error = _fail(f"{server.url}/train", tmp_path / "file" / "cache")
     assert (type(error), error.what) == (NeededError, "its index cannot be kept in the cache")
-    assert "RATTLER_CACHE_DIR" in error.next_step
+    assert "XDG_CACHE_HOME" in error.next_step
 
 
 def test_channel_whose_certificate_nobody_knows_points_to_ssl_verify() -> None:
