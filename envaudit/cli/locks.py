@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
 
 from envaudit.errors import UsageError
 from envaudit.lock.expected import PLATFORMS
 from envaudit.lock.install import Supply
-from envaudit.lock.lockfile import Lock, LockedPackage
+from envaudit.lock.lockfile import Lock
 
 
 def add_lock_options(parser: argparse._ActionsContainer) -> None:
@@ -69,21 +68,15 @@ def supply_of(lock: Lock, options: argparse.Namespace) -> Supply:
     from envaudit.lock.addresses import addresses_of
     from envaudit.lock.condarc import read_settings
     from envaudit.lock.fetch import default_cache
-    from envaudit.lock.netauth import credentials
+    from envaudit.lock.netauth import login_of
     from envaudit.lock.opener import Opener
 
     settings = read_settings()
     opener = Opener(
         ssl_verify=settings.ssl_verify,
         proxies=settings.proxy_servers,
-        attempts=settings.remote_max_retries,
-        credentials=credentials,
+        attempts=settings.remote_max_retries + 1,
+        logins=login_of,
     )
     addresses = addresses_of(lock, settings, mirror=options.mirror)
     return Supply(addresses, options.cache or default_cache(), opener, options.offline)
-
-
-def counted(lock: Lock, packages: Mapping[str, Sequence[LockedPackage]]) -> str:
-    """`12 conda and 2 pip packages of train.conda-lock.yml`."""
-    parts = [f"{len(of)} {manager}" for manager, of in packages.items() if of] or ["no"]
-    return f"{' and '.join(parts)} packages of {os.path.basename(lock.path)}"

@@ -13,13 +13,14 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from envaudit._version import __version__
 from envaudit.errors import NeededError
+from envaudit.lock.netauth import Login
 
 TIMEOUT_S = 30.0
 
 _TOKEN = re.compile(r"/t/[^/]+(?=/)")
 
-# Host to (user, password), or None where nothing is known of it.
-Credentials = Callable[[str], "tuple[str, str] | None"]
+# Host to what lets its user in, None where nothing is known of it.
+Logins = Callable[[str], "Login | None"]
 
 
 class Opener:
@@ -29,7 +30,7 @@ class Opener:
         ssl_verify: True, False, `truststore`, or the path of a certificate bundle.
         proxies: scheme, or scheme://host, to the proxy's URL; beside those of the environment.
         attempts: how often something that may pass is tried.
-        credentials: asked for hosts whose URL has none.
+        logins: asked for hosts whose URL has no user.
     """
 
     def __init__(
@@ -38,10 +39,10 @@ class Opener:
         ssl_verify: bool | str = True,
         proxies: Mapping[str, str] | None = None,
         attempts: int = 3,
-        credentials: Credentials | None = None,
+        logins: Logins | None = None,
     ) -> None:
         self.attempts = max(1, attempts)
-        self._credentials = credentials
+        self._logins = logins
         self._proxies = {**urllib.request.getproxies(), **(proxies or {})}
         self._ssl_verify = ssl_verify
         self._openers: dict[str, urllib.request.OpenerDirector] = {}
@@ -65,13 +66,17 @@ class Opener:
         parts = urlsplit(url)
         user_info, _, host = parts.netloc.rpartition("@")
         user, _, password = user_info.partition(":")
-        pair: tuple[str, str] | None = (unquote(user), unquote(password)) if user_info else None
-        if pair is None and self._credentials is not None:
-            pair = self._credentials(parts.hostname or "")
-        header = ""
-        if pair is not None:
-            header = "Basic " + base64.b64encode(f"{pair[0]}:{pair[1]}".encode()).decode()
-        return urlunsplit(parts._replace(netloc=host)), header
+        login = Login(unquote(user), unquote(password)) if user_info else None
+        if login is None and self._logins is not None:
+            login = self._logins(parts.hostname or "")
+        path, header = parts.path, ""
+        if login is not None and login.bearer:
+            header = f"Bearer {login.bearer}"
+        elif login is not None and login.token:
+            path = parts.path if _TOKEN.search(parts.path) else f"/t/{login.token}{parts.path}"
+        elif login is not None:
+            header = "Basic " + base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
+        return urlunsplit(parts._replace(netloc=host, path=path)), header
 
     def _opener_of(self, url: str) -> urllib.request.OpenerDirector:
         parts = urlsplit(url)
@@ -89,15 +94,16 @@ class Opener:
         if self._ssl_verify is False:
             return ssl._create_unverified_context()  # noqa: S323  (the user's own setting)
         if isinstance(self._ssl_verify, str) and self._ssl_verify != "truststore":
-            if not os.path.exists(self._ssl_verify):
+            bundle = os.path.expanduser(self._ssl_verify)
+            if not os.path.exists(bundle):
                 raise NeededError(
                     "there is no such certificate bundle",
-                    where=self._ssl_verify,
+                    where=bundle,
                     next_step="Set ssl_verify in .condarc to a file that exists.",
                 )
-            folder = os.path.isdir(self._ssl_verify)
+            folder = os.path.isdir(bundle)
             return ssl.create_default_context(
-                cafile=None if folder else self._ssl_verify, capath=self._ssl_verify if folder else None
+                cafile=None if folder else bundle, capath=bundle if folder else None
             )
         return ssl.create_default_context()
 

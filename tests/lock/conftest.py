@@ -8,7 +8,10 @@ import pytest
 
 from tests.lock.channel import LocalChannel, build_channel
 from tests.lock.locks import BASE
+from tests.lock.network import certificates, https_channel
 from tests.lock.workplace import Workplace
+
+__all__ = ["certificates", "channels_root", "https_channel", "train_channel", "workplace"]
 
 
 @pytest.fixture(scope="session")

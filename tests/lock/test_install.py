@@ -105,7 +105,7 @@ def test_install_takes_the_second_mirror_when_the_first_lacks_a_package(
     with served(channels_root, {FAULTY: "404"}) as server:
         document = {
             "mirrored_channels": {BASE: [f"{server.url}/train", train_channel.url]},
-            "remote_max_retries": 1,
+            "remote_max_retries": 0,
         }
         workplace.condarc.write_text(json.dumps(document))
         assert 0 == workplace.run("install", lock.name, "--prefix", "env").code

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
-import shutil
-import ssl
-import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,8 +13,7 @@ from envaudit.lock.solve import solve_platforms
 from envaudit.lock.spec import channels_for, spec_of
 from envaudit.lock.virtual import virtual_packages
 from tests.lock.channel import served
-
-LEAF = "basicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1\n"
+from tests.lock.network import Quiet, QuietServer, serving
 
 
 def _count(name: str, settings: Settings, folder: Path) -> int:
@@ -32,61 +23,6 @@ def _count(name: str, settings: Settings, folder: Path) -> int:
         {"linux-64": specs}, channels, settings, virtual_packages(), cache_dir=str(folder)
     )
     return len(solution.records["linux-64"])
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Silent."""
-
-
-class _QuietServer(http.server.ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up on a certificate is what the test is about."""
-
-
-@contextmanager
-def _serving(server: http.server.HTTPServer) -> Iterator[int]:
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ca.pem, and leaf.pem and leaf.key of 127.0.0.1 signed by it."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("needs openssl")
-    folder = tmp_path_factory.mktemp("certificates")
-    (folder / "leaf.ext").write_text(LEAF)
-    new = [openssl, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    for argv in (
-        [*new, "-x509", "-days", "2", "-subj", "/CN=test ca", "-keyout", "ca.key", "-out", "ca.pem"],
-        [*new, "-subj", "/CN=127.0.0.1", "-keyout", "leaf.key", "-out", "leaf.csr"],
-        [
-            *(openssl, "x509", "-req", "-in", "leaf.csr", "-CA", "ca.pem", "-CAkey", "ca.key"),
-            *("-CAcreateserial", "-days", "2", "-extfile", "leaf.ext", "-out", "leaf.pem"),
-        ],
-    ):
-        subprocess.run(argv, cwd=folder, check=True, capture_output=True, timeout=60)
-    return folder
-
-
-@pytest.fixture
-def https_channel(channels_root: Path, certificates: Path) -> Iterator[str]:
-    """The address of `train` over https, with a certificate that no system knows."""
-    handler = functools.partial(_Quiet, directory=str(channels_root))
-    server = _QuietServer(("127.0.0.1", 0), handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificates / "leaf.pem", certificates / "leaf.key")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    with _serving(server) as port:
-        yield f"https://127.0.0.1:{port}/train"
 
 
 def test_channel_with_an_unknown_certificate_is_refused(https_channel: str, tmp_path: Path) -> None:
@@ -108,13 +44,13 @@ def test_channel_behind_a_proxy_is_read_through_it(channels_root: Path, tmp_path
     """A name that only the proxy can reach."""
     asked = []
 
-    class Proxy(_Quiet):
+    class Proxy(Quiet):
         def translate_path(self, path: str) -> str:
             asked.append(path)
             return str(channels_root) + path.removeprefix("http://conda.invalid")
 
-    server = _QuietServer(("127.0.0.1", 0), Proxy)
-    with _serving(server) as port:
+    server = QuietServer(("127.0.0.1", 0), Proxy)
+    with serving(server) as port:
         settings = Settings(proxy_servers={"http": f"http://127.0.0.1:{port}"}, remote_max_retries=0)
         assert _count("http://conda.invalid/train", settings, tmp_path) > 1
     assert all(path.startswith("http://conda.invalid/train/") for path in asked)

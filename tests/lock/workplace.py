@@ -56,7 +56,7 @@ class Workplace:
         """Write conda settings that send each channel to another address."""
         document = {
             "mirrored_channels": {channel: [url] for channel, url in channels.items()},
-            "remote_max_retries": 1,
+            "remote_max_retries": 0,
             **settings,
         }
         self.condarc.write_text(json.dumps(document), "utf-8")
