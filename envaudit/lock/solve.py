@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from envaudit.errors import NeededError, UsageError
 from envaudit.lock.channels import Channel
@@ -32,6 +32,7 @@ __all__ = ["Channel", "Conflict", "Record", "Solution", "Solving", "solve_platfo
 # -I keeps the working directory, and so a repository under test, out of the child's sys.path.
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from envaudit.lock.child import main; main()"
 _MAX_STDERR_BYTES = 1 << 16
+_PIPE_BYTES = 1 << 20  # As much as Linux gives to everybody.
 
 
 class Progress(Protocol):
@@ -154,6 +155,7 @@ class Solving:
             stderr=self._complaints,
             env=dict(environ),
         )
+        _widen(self._process.stdout)
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(question).encode())
@@ -230,6 +232,17 @@ class Solving:
         self._complaints.seek(0)
         lines = self._complaints.read(_MAX_STDERR_BYTES).decode(errors="replace").strip().splitlines()
         return f", {lines[-1]}" if lines else ""
+
+
+def _widen(pipe: IO[bytes] | None) -> None:
+    """Room for a whole answer, where the system gives it: a full pipe would hold up other platforms."""
+    import fcntl
+
+    if pipe is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
+        try:
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        except OSError:
+            pass  # Above what this user may have; slower, not wrong.
 
 
 def _checked(priority: str) -> str:
