@@ -22,6 +22,9 @@ def example(workplace: Workplace) -> Workplace:
     """A working folder with the files of lockfiles/."""
     for path in EXAMPLE.glob("*.yml"):
         shutil.copy(path, workplace.folder)
+    # Its only pip entry exists nowhere: an index without packages says the same.
+    workplace.environment.update(UV_NO_INDEX="1", UV_FIND_LINKS=str(workplace.folder / "no-wheels"))
+    (workplace.folder / "no-wheels").mkdir()
     return workplace
 
 
