@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from string import Template
 from urllib.parse import urlsplit
 
@@ -117,11 +118,9 @@ def _expand(name: str, settings: Settings, group: str, depth: int) -> list[Chann
 
 
 def _channel(name: str, settings: Settings, group: str) -> Channel:
-    text = name.strip()
+    text = _address(name.strip())
     if not text or any(character.isspace() for character in text):
         raise UsageError(f"'{name}' is no channel", next_step="Give its name or its URL.")
-    if text.startswith(("/", "./", "../", "~/")):
-        text = "file://" + os.path.abspath(os.path.expanduser(text))
     text = _SUBDIR.sub("", text.rstrip("/"))
     if "://" in text:
         known = _name_of_mirror(text, settings)
@@ -134,6 +133,13 @@ def _channel(name: str, settings: Settings, group: str) -> Channel:
     return Channel(text, base, urls, group)
 
 
+def _address(text: str) -> str:
+    """A folder as its `file://` URL; anything else as it is."""
+    if text.startswith(("/", "./", "../", "~/")):
+        return Path(os.path.abspath(os.path.expanduser(text))).as_uri()
+    return text.replace(" ", "%20") if text.startswith("file:") else text
+
+
 def _canonical_base(name: str) -> str:
     return f"{DEFAULTS_HOST if name.startswith('pkgs/') else DEFAULT_ALIAS}/{name}"
 
@@ -142,11 +148,15 @@ def _fetched(name: str, settings: Settings) -> str:
     """Where a bare name is fetched: the longest of `custom_channels`, `defaults`' places, the alias."""
     for known in sorted(settings.custom_channels, key=len, reverse=True):
         if name == known or name.startswith(known + "/"):
-            return f"{settings.custom_channels[known]}/{name}"
+            return f"{_address(settings.custom_channels[known])}/{name}"
     for place in settings.default_channels:
         if "://" in place and place.endswith("/" + name):
             return place
-    return f"{settings.channel_alias}/{name}" if not name.startswith("pkgs/") else _canonical_base(name)
+    return (
+        f"{_address(settings.channel_alias)}/{name}"
+        if not name.startswith("pkgs/")
+        else _canonical_base(name)
+    )
 
 
 def _mirrors(name: str, base: str, settings: Settings) -> tuple[str, ...]:
@@ -155,7 +165,7 @@ def _mirrors(name: str, base: str, settings: Settings) -> tuple[str, ...]:
         for text in (name, base):
             if text == key or text.startswith(key + "/"):
                 rest = text[len(key) :]
-                return tuple(place + rest for place in settings.mirrored_channels[key])
+                return tuple(_address(place) + rest for place in settings.mirrored_channels[key])
     return ()
 
 

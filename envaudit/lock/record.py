@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from envaudit.errors import EnvauditError
 from envaudit.lock.channels import Channel, without_credentials
@@ -95,7 +96,7 @@ def _channel_of(url: str, place: str, channels: Sequence[Channel]) -> Channel:
         if url.startswith(address + "/"):
             return channel
     for address, channel in known:
-        if without_credentials(address) == without_credentials(place.rstrip("/")):
+        if unquote(without_credentials(address)) == unquote(without_credentials(place.rstrip("/"))):
             return channel
     raise EnvauditError(
         "the solver took a package from a channel it was not given", where=without_credentials(place)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from envaudit.errors import InputError, NeededError, UsageError
-from envaudit.lock.condarc import Settings
+from envaudit.lock.condarc import DEFAULT_ALIAS, Settings
 from envaudit.lock.solve import Solution, solve_platforms, start_solving
 from envaudit.lock.spec import channels_for, spec_of
 from envaudit.lock.virtual import virtual_packages
@@ -111,6 +111,24 @@ def test_solve_behind_a_mirror_names_the_canonical_channel(
     assert record.channel == "https://conda.example/train"
     assert record.url.startswith("https://conda.example/train/linux-64/numpy-")
     assert record.fetched_url == train_channel.url + record.url.removeprefix("https://conda.example/train")
+
+
+@pytest.mark.parametrize("how", ["path", "URL", "mirror"])
+def test_solve_from_a_folder_with_a_strange_name_finds_its_way(
+    train_channel: LocalChannel, tmp_path: Path, how: str
+) -> None:
+    """Spaces and other letters are written another way in a URL, by some."""
+    folder = tmp_path / "ein Kanal für µ"
+    folder.symlink_to(train_channel.folder)
+    name = {"path": str(folder), "URL": f"file://{folder}", "mirror": "train"}[how]
+    settings = Settings(mirrored_channels={"train": (str(folder),)})
+    records = _solve(["numpy"], [name], tmp_path / "cache", settings=settings).records["linux-64"]
+    if how == "mirror":
+        assert {record.url.rpartition("/linux-64/")[0] for record in records if record.name == "numpy"} == {
+            f"{DEFAULT_ALIAS}/train"
+        }
+    else:
+        assert all(record.url.startswith(folder.as_uri() + "/") for record in records)
 
 
 def test_solve_with_a_mirror_that_is_down_takes_the_next(channels_root: Path, tmp_path: Path) -> None:
