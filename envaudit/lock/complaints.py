@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     import yaml
 
 
+_SHOWN_CHARACTERS = 120
+
+
+def shown(text: str) -> str:
+    """A text of the file for a message: its beginning, where it is long."""
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
 class Complaints:
     """The faults of one file and of those it includes, in the order of their reading."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+# Longer ones are no spec, and some expressions below take the square of the length.
+_MAX_CHARACTERS = 1000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*|\*")
 _VERSION_ATOM = re.compile(
     r"(?:==|>=|<=|!=|~=|=|>|<)?(?P<text>[A-Za-z0-9_.!+*-]+)\Z|\^[^\s^]+\$\Z",
@@ -48,6 +50,8 @@ def parse_spec(text: str) -> CondaSpec:
     Raises:
         BadSpec: it is none; the message says what is wrong with it.
     """
+    if len(text) > _MAX_CHARACTERS:
+        raise BadSpec(f"it has more than {_MAX_CHARACTERS} characters")
     if "://" in text.partition("::")[0] and text.split("#")[0].endswith((".conda", ".tar.bz2")):
         return _of_url(text)
     channel, separator, rest = text.rpartition("::")

@@ -9,10 +9,12 @@ SECRET = "<secret>"  # noqa: S105 (what stands in its place)
 
 # What the shell, conda and pip fill in: `$TOKEN`, `${TOKEN}`, `%TOKEN%`.
 _VARIABLE = re.compile(r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}?\Z|%[A-Za-z_][A-Za-z0-9_]*%\Z")
-_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*)://[^\s'\"<>]+")
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30})://[^\s'\"<>]+")
 # anaconda.org's and Quetz' form of a token inside a channel's path.
 _PATH_TOKEN = re.compile(r"/t/([^/\s]+)(?=/|\Z)")
-_QUERY_SECRET = re.compile(r"[?&]([^=&#]*(?:token|key|secret|passw|sig)[^=&#]*)=([^&#\s]+)", re.IGNORECASE)
+_QUERY_SECRET = re.compile(
+    r"[?&]([^=&#]{0,40}(?:token|key|secret|passw|sig)[^=&#]{0,40})=([^&#\s]+)", re.IGNORECASE
+)
 # Shapes that their issuers document, for scanners to find.
 _TOKEN = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}"

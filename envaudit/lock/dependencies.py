@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envaudit.lock import yamltext
-from envaudit.lock.complaints import Complaints
+from envaudit.lock.complaints import Complaints, shown
 from envaudit.lock.condaspec import BadSpec, parse_spec
 from envaudit.lock.entries import Entry, Located
 from envaudit.lock.includes import Includes
@@ -16,6 +16,8 @@ from envaudit.lock.selectors import platforms_of, selector_in
 if TYPE_CHECKING:
     import yaml
 
+# The largest public exports have some hundreds; with aliases a small file can stand for any number.
+MAX_ENTRIES = 5000
 _MAPPING_ADVICE = "Write '- python=3.12', with a dash before and '=' within each."
 
 
@@ -52,6 +54,8 @@ class Dependencies:
             )
             return
         for item in node.value:
+            if self._is_full(item):
+                return
             if isinstance(item, yaml.MappingNode):
                 self._section(item)
             elif not isinstance(item, yaml.ScalarNode):
@@ -62,23 +66,29 @@ class Dependencies:
                 self.complaints.of_node("shape", "an empty item of 'dependencies'", item)
             elif not yamltext.is_word(item):
                 self.complaints.of_node(
-                    "shape", f"'{item.value}' is {yamltext.type_of(item)} to YAML, no package", item
+                    "shape", f"'{shown(item.value)}' is {yamltext.type_of(item)} to YAML, no package", item
                 )
             else:
                 self._package(item)
+
+    def _is_full(self, node: yaml.Node) -> bool:
+        full = len(self.conda) + len(self.pip) >= MAX_ENTRIES
+        if full:
+            self.complaints.of_node("shape", f"more than {MAX_ENTRIES} dependencies", node)
+        return full
 
     def _package(self, node: yaml.ScalarNode) -> None:
         written = yamltext.located(node, self.path)
         if yamltext.PLACEHOLDER.search(written.text):
             return
         if "$" in written.text and "://" not in written.text:
-            message = f"'{written.text}' has a placeholder that nobody fills in"
+            message = f"'{shown(written.text)}' has a placeholder that nobody fills in"
             self.complaints.at("template", message, written, "Write the version that is meant.")
             return
         try:
             spec = parse_spec(written.text)
         except BadSpec as error:
-            self.complaints.at("spec", f"'{written.text}' is no package: {error}", written)
+            self.complaints.at("spec", f"'{shown(written.text)}' is no package: {error}", written)
             return
         if spec.ignored:
             message = f"conda drops '{spec.ignored}' of {spec.name}"
@@ -110,7 +120,7 @@ class Dependencies:
             key = replace(key, path=self.path)
             if key.text != "pip":
                 if not yamltext.PLACEHOLDER.search(self.lines[key.line - 1]):
-                    message = f"'{key.text}:' is a mapping, where a package is a word"
+                    message = f"'{shown(key.text)}:' is a mapping, where a package is a word"
                     self.complaints.at("shape", message, key, "Only 'pip:' takes lines of its own.")
                 continue
             self.pip_sections.append(key)
@@ -122,6 +132,8 @@ class Dependencies:
                 )
                 continue
             for item in value.value:
+                if self._is_full(item):
+                    return
                 self._pip_item(item)
 
     def _pip_item(self, node: yaml.Node) -> None:
@@ -157,7 +169,8 @@ class Dependencies:
             return None, None
         platforms = platforms_of(selector)
         if not platforms:
-            message = f"'# [{selector}]' behind '{written.text}' is no selector: the line would count nowhere"
+            said = f"'# [{shown(selector)}]' behind '{shown(written.text)}'"
+            message = f"{said} is no selector: the line would count nowhere"
             advice = "Write the line once for each platform, or move the comment above it."
             self.complaints.at("selector", message, written, advice)
         return selector, platforms or None

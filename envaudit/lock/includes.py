@@ -10,13 +10,14 @@ import os
 from dataclasses import replace
 
 from envaudit.errors import InputError
-from envaudit.lock.complaints import Complaints
+from envaudit.lock.complaints import Complaints, shown
 from envaudit.lock.entries import Entry, Located
 from envaudit.lock.requirement import BadRequirement, parse_line
 from envaudit.lock.sourcetext import read_text
 
 _MAX_DEPTH = 16
 _MAX_FILES = 100
+_MAX_LINES = 5000
 
 
 class Includes:
@@ -26,6 +27,7 @@ class Includes:
         self._complaints = complaints
         self._folder = os.path.realpath(os.path.dirname(os.path.abspath(source_path)))
         self._files = 0
+        self._lines_read = 0
 
     def lines_of(self, entry: Entry) -> list[Entry]:
         """The entries that an include stands for; none for any other entry.
@@ -37,12 +39,12 @@ class Includes:
         return self._expand(entry, ()) if entry.kind == "pip_include" else []
 
     def _expand(self, entry: Entry, open_files: tuple[str, ...]) -> list[Entry]:
-        value = entry.value
+        value = shown(entry.value)
         if "://" in value:
             self._fault(entry, f"'{value}' is on the network, and may say something else tomorrow",
                         "Keep the file beside this one.")  # fmt: skip
             return []
-        path = os.path.join(os.path.dirname(entry.path), value)
+        path = os.path.join(os.path.dirname(entry.path), entry.value)
         real = os.path.realpath(path)
         if real != self._folder and not real.startswith(self._folder + os.sep):
             self._fault(entry, f"'{value}' is outside of this folder", "Move it beside this file.")
@@ -65,6 +67,10 @@ class Includes:
     def _lines(self, text: str, path: str, entry: Entry, open_files: tuple[str, ...]) -> list[Entry]:
         entries = []
         for written in joined_lines(text, path):
+            self._lines_read += 1
+            if self._lines_read > _MAX_LINES:
+                self._fault(entry, f"includes of more than {_MAX_LINES} lines")
+                break
             try:
                 parsed = parse_line(written, entry.block)
             except BadRequirement as error:
@@ -85,16 +91,17 @@ class Includes:
 def joined_lines(text: str, path: str) -> list[Located]:
     """The logical lines of a requirements file: a backslash at the end goes on in the next line."""
     lines: list[Located] = []
-    pending: Located | None = None
+    parts: list[str] = []
+    start = (1, 1)
     for number, line in enumerate(text.split("\n"), start=1):
-        column = len(line) - len(line.lstrip()) + 1
-        if pending is not None:
-            pending = replace(pending, text=f"{pending.text} {line.strip()}")
-        else:
-            pending = Located(line.strip(), number, column, path)
-        if pending.text.endswith("\\") and not line.lstrip().startswith("#"):
-            pending = replace(pending, text=pending.text[:-1].rstrip())
-        else:
-            lines.append(pending)
-            pending = None
-    return [*lines, pending] if pending is not None else lines
+        if not parts:
+            start = number, len(line) - len(line.lstrip()) + 1
+        stripped = line.strip()
+        goes_on = stripped.endswith("\\") and not stripped.startswith("#")
+        parts.append(stripped[:-1].rstrip() if goes_on else stripped)
+        if not goes_on:
+            lines.append(Located(" ".join(parts), *start, path))
+            parts = []
+    if parts:
+        lines.append(Located(" ".join(parts), *start, path))
+    return lines

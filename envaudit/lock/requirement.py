@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from envaudit.lock.complaints import shown
 from envaudit.lock.entries import Entry, Located
 from envaudit.lock.names import normalised
 
@@ -39,7 +40,9 @@ _SHORT = {"-i": "--index-url", "-f": "--find-links", "-c": "--constraint", "-r":
           "-e": "--editable"}  # fmt: skip
 _KIND_OF_OPTION = {"--requirement": "pip_include", "--constraint": "pip_constraint"}
 
-_COMMENT = re.compile(r"(?:^|\s+)#.*$")
+# Hashes apart: longer ones are no requirement, and some expressions below take the square of the length.
+_MAX_CHARACTERS = 2000
+_COMMENT = re.compile(r"(?:^|\s)#.*$")
 _PER_REQUIREMENT = re.compile(r"\s--(hash|config-settings?|global-option|install-option)[= ](\S+)")
 _VCS = re.compile(r"(?P<vcs>git|hg|svn|bzr)\+(?P<url>\S+)\Z")
 _DIRECT = re.compile(
@@ -124,11 +127,11 @@ def _option(word: str) -> tuple[str, str | None]:
     if not word.startswith("--"):
         if word[:2] in _SHORT:
             return _SHORT[word[:2]], word[2:].lstrip("=") or None
-        raise BadRequirement(f"'{word}' is no option of a requirements file")
+        raise BadRequirement(f"'{shown(word)}' is no option of a requirements file")
     name, equals, value = word.partition("=")
     names = [name] if name in _OPTIONS else [each for each in _OPTIONS if each.startswith(name)]
     if len(names) != 1:
-        raise BadRequirement(f"'{name}' is no option of a requirements file")
+        raise BadRequirement(f"'{shown(name)}' is no option of a requirements file")
     if equals and not _OPTIONS[names[0]]:
         raise BadRequirement(f"{names[0]} takes no value")
     return names[0], value if equals else None
@@ -137,6 +140,8 @@ def _option(word: str) -> tuple[str, str | None]:
 def _requirement(base: Entry, text: str) -> Entry:
     hashes = tuple(match[2] for match in _PER_REQUIREMENT.finditer(text) if match[1] == "hash")
     text = _PER_REQUIREMENT.sub("", text).strip()
+    if len(text) > _MAX_CHARACTERS:
+        raise BadRequirement(f"a line of more than {_MAX_CHARACTERS} characters")
     direct = _DIRECT.match(text)
     if direct:
         name, extras = direct["name"], _extras(direct["extras"])
@@ -222,14 +227,14 @@ def _named(base: Entry, text: str) -> Entry:
     match = _NAMED.match(text)
     version = (match["version"] if match else text).strip()
     if match and _SINGLE_EQUALS.search(f" {version} "):
-        raise BadRequirement(f"'{text}' is no requirement", "pip pins with '==', conda with '='.")
+        raise BadRequirement(f"'{shown(text)}' is no requirement", "pip pins with '==', conda with '='.")
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
         requirement = Requirement(text)
     except InvalidRequirement as error:
         why = str(error).splitlines()[0]
-        raise BadRequirement(f"'{text}' is no requirement ({why})") from None
+        raise BadRequirement(f"'{shown(text)}' is no requirement ({shown(why)})") from None
     return replace(
         base,
         name=requirement.name,

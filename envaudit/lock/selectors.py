@@ -24,14 +24,19 @@ PLATFORMS = (*_SELECTORS, "linux-32", "linux-armv6l", "linux-armv7l", "linux-ris
 
 KNOWN = tuple(sorted({name for names in _SELECTORS.values() for name in names}))
 
-# As conda-lock finds it: the last bracket of a comment at the end of a line.
-_PATTERN = re.compile(r"(?:^|.+?)\s*#.*\[([^\[\]]+)\][^\(\)]*$")
+_BRACKET = re.compile(r"\[([^\[\]]+)\]")
 
 
 def selector_in(comment: str) -> str | None:
-    """The selector in the rest of a line behind an entry; None where there is none."""
-    match = _PATTERN.match(comment)
-    return match[1] if match else None
+    """The selector in the rest of a line behind an entry; None where there is none.
+
+    As conda-lock finds it: in the last brackets of the comment, unless parentheses follow.
+    """
+    comment = comment[comment.find("#") :] if "#" in comment else ""
+    found = list(_BRACKET.finditer(comment))
+    if not found or found[-1].end() <= max(comment.rfind("("), comment.rfind(")")):
+        return None
+    return found[-1][1]
 
 
 def platforms_of(selector: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envaudit.lock import yamltext
-from envaudit.lock.complaints import Complaints
+from envaudit.lock.complaints import Complaints, shown
 from envaudit.lock.dependencies import Dependencies
 from envaudit.lock.entries import Located, SourceFile
 from envaudit.lock.selectors import PLATFORMS
@@ -91,7 +91,7 @@ class _Reader:
         for key, value in yamltext.pairs(root):
             key = replace(key, path=self.path)
             if key.text in first:
-                message = f"'{key.text}' is given twice, first in line {first[key.text].line}"
+                message = f"'{shown(key.text)}' is given twice, first in line {first[key.text].line}"
                 self.complaints.at("duplicate", message, key, "YAML keeps the last and drops the other.")
             first[key.text] = key
             if key.text == "dependencies" and (yamltext.is_null(value) or not value.value):
@@ -105,7 +105,7 @@ class _Reader:
                     "shape", "a merge key, which conda-lock does not read", key, "Write the keys out."
                 )
             else:
-                message = f"'{key.text}' is no key of an environment file"
+                message = f"'{shown(key.text)}' is no key of an environment file"
                 self.complaints.at("key", message, key, _nearest(key.text, KEYS), fatal=False)
         if "dependencies" not in first:
             place = Located("", 1, 1, self.path)
@@ -148,10 +148,10 @@ class _Reader:
         if yamltext.is_null(node):
             return ()
         if not isinstance(node, yaml.SequenceNode):
-            advice = f"Write '{key}:', and below it a line '  - {getattr(node, 'value', '...')}' for each."
             message = f"'{key}' is a {yamltext.kind_of(node)}, expected a list"
-            is_word = isinstance(node, yaml.ScalarNode)
-            self.complaints.of_node("shape", message, node, advice if is_word else "")
+            word = shown(node.value) if isinstance(node, yaml.ScalarNode) else ""
+            advice = f"Write '{key}:', and below it a line '  - {word}' for each." if word else ""
+            self.complaints.of_node("shape", message, node, advice)
             return ()
         texts = []
         for item in node.value:
@@ -167,7 +167,7 @@ class _Reader:
         platforms = self._texts(node, "platforms")
         for platform in platforms:
             if platform.text not in PLATFORMS:
-                message = f"'{platform.text}' is no platform"
+                message = f"'{shown(platform.text)}' is no platform"
                 self.complaints.at("platform", message, platform, _nearest(platform.text, PLATFORMS))
         return platforms
 

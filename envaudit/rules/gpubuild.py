@@ -8,7 +8,7 @@ chosen by its build string, `cuda126_*` or `cpu_*`.
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from envaudit.rules.registry import Evidence, Found, Policy, rule
 from envaudit.rules.sourcefacts import (
@@ -76,12 +76,15 @@ def open_build(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     for source in sources_of(evidence):
         if not _has_cuda_systems(source):
             continue
-        unused = {id(torch) for torch, _ in _unused_toolkits(source)}
+        toolkits = conda_entries(source, "cudatoolkit")
+        choosers = _choosers(source)
+        without = {id(torch) for torch in _without_toolkit(source)}
         for torch in conda_entries(source, "pytorch"):
-            chosen = _is_chosen(torch, source)
+            chosen = _is_chosen(torch, choosers, toolkits)
+            told = id(torch) in without and any(overlap(torch, each) for each in toolkits)
             if chosen and not torch["version"]:
                 yield at(torch, "pytorch has no version", hint="Write one: pytorch=2.5.1.")
-            elif not chosen and id(torch) not in unused:
+            elif not chosen and not told:
                 message = "nothing chooses between pytorch's CUDA and CPU builds"
                 if not torch["version"]:
                     message = f"pytorch has no version, and {message}"
@@ -109,7 +112,11 @@ def open_build(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def unused_toolkit(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """At the line of cudatoolkit; not where conda-forge is the only channel."""
     for source in sources_of(evidence):
-        for torch, toolkit in _unused_toolkits(source):
+        torches = _without_toolkit(source)
+        for toolkit in conda_entries(source, "cudatoolkit"):
+            torch = next((each for each in torches if overlap(each, toolkit)), None)
+            if torch is None:
+                continue
             message = f"{torch['text']} does not use {toolkit['text']}: the CPU build meets both"
             cuda = exact_version(toolkit["version"])
             pair = re.match(r"\d+\.\d+", cuda)
@@ -134,10 +141,12 @@ def cpu_beside_cuda(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     for source in sources_of(evidence):
         asking = _asking_for_cuda(source)
         for entry in source["entries"]:
-            beside = [other for other in asking if overlap(entry, other)]
-            if _asks_for_cpu(entry) and beside:
-                message = f"{entry['text']} is a CPU build, beside {beside[0]['text']}"
-                yield at(entry, message, others(beside))
+            if not _asks_for_cpu(entry):
+                continue
+            beside = next((other for other in asking if overlap(entry, other)), None)
+            if beside is not None:
+                message = f"{entry['text']} is a CPU build, beside {beside['text']}"
+                yield at(entry, message, others([beside]))
 
 
 @rule(
@@ -152,17 +161,19 @@ def cpu_beside_cuda(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def two_cudas(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Versions, builds, local versions and index addresses; at the first that contradicts an earlier one."""
     for source in sources_of(evidence):
-        mentions = [mention for entry in source["entries"] for mention in _mentions(entry)]
-        for place, mention in enumerate(mentions):
+        seen: Dict[Tuple[object, ...], _Mention] = {}
+        for mention in (mention for entry in source["entries"] for mention in _mentions(entry)):
             earlier = [
                 other
-                for other in mentions[:place]
+                for other in seen.values()
                 if mention.contradicts(other) and overlap(mention.entry, other.entry)
             ]
             if earlier:
                 message = f"CUDA {_words(mention)} beside CUDA {_words(earlier[0])}"
                 yield at(mention.entry, message, others([earlier[0].entry, mention.entry]))
                 break
+            platforms = tuple(mention.entry.get("platforms") or ())
+            seen.setdefault((mention.major, mention.minor, platforms), mention)
 
 
 def _has_cuda_systems(source: Facts) -> bool:
@@ -170,16 +181,19 @@ def _has_cuda_systems(source: Facts) -> bool:
     return not {LINUX, WINDOWS}.isdisjoint(systems_of(source))
 
 
-def _is_chosen(torch: Facts, source: Facts) -> bool:
-    """Whether a line says if the CUDA or the CPU build of pytorch is meant."""
+def _choosers(source: Facts) -> List[Facts]:
+    """The lines that say if the CUDA or the CPU build of pytorch is meant."""
+    mutexes = [each for each in conda_entries(source, "pytorch-mutex") if each.get("build")]
+    return conda_entries(source, *_CHOOSERS) + mutexes
+
+
+def _is_chosen(torch: Facts, choosers: List[Facts], toolkits: List[Facts]) -> bool:
+    """Whether the line itself or another one says which build of pytorch is meant."""
     if torch.get("build") or torch.get("url"):
         return True
-    if any(overlap(torch, each) for each in conda_entries(source, *_CHOOSERS)):
+    if any(overlap(torch, each) for each in choosers):
         return True
-    mutexes = conda_entries(source, "pytorch-mutex")
-    if any(each.get("build") for each in mutexes):
-        return True
-    return _takes_cudatoolkit(torch) and conda_entries(source, "cudatoolkit") != []
+    return _takes_cudatoolkit(torch) and any(overlap(torch, each) for each in toolkits)
 
 
 def _takes_cudatoolkit(torch: Facts) -> bool:
@@ -192,18 +206,18 @@ def _takes_cudatoolkit(torch: Facts) -> bool:
     return numbers is not None and (int(numbers[1]), int(numbers[2])) < _WITHOUT_CUDATOOLKIT
 
 
-def _unused_toolkits(source: Facts) -> Iterator[Tuple[Facts, Facts]]:
-    """Pairs of pytorch and cudatoolkit, where the one has no use for the other."""
-    names = [str(channel["text"]) for channel in source["channels"]]
-    only_forge = all(name in ("conda-forge", "nodefaults") for name in names) and bool(names)
-    for torch in conda_entries(source, "pytorch"):
-        if _takes_cudatoolkit(torch) or (only_forge and not torch.get("channel")):
-            continue
-        if _GPU_BUILD.search(str(torch.get("build", ""))) or torch.get("url"):
-            continue
-        for toolkit in conda_entries(source, "cudatoolkit"):
-            if overlap(torch, toolkit):
-                yield torch, toolkit
+def _without_toolkit(source: Facts) -> List[Facts]:
+    """The lines of pytorch that do not take CUDA from cudatoolkit, and leave the build open."""
+    names = {str(channel["text"]) for channel in source["channels"]}
+    only_forge = bool(names) and names <= {"conda-forge", "nodefaults"}
+    return [
+        torch
+        for torch in conda_entries(source, "pytorch")
+        if not _takes_cudatoolkit(torch)
+        and not torch.get("url")
+        and not _GPU_BUILD.search(str(torch.get("build", "")))
+        and (torch.get("channel") or not only_forge)
+    ]
 
 
 def _build_advice(torch: Facts, source: Facts) -> str:

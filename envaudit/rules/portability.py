@@ -65,9 +65,9 @@ def package_twice(evidence: Evidence, policy: Policy) -> Iterator[Found]:
             if not entry["key"] or entry["kind"] in ("pip_option", "pip_include", "pip_constraint"):
                 continue
             earlier = seen.setdefault((entry["kind"] == "conda", entry["key"]), [])
-            same = [other for other in earlier if overlap(entry, other)]
-            if same:
-                yield at(entry, f"{entry['name']} is named twice", others([*same, entry]))
+            same = next((other for other in earlier if overlap(entry, other)), None)
+            if same is not None:
+                yield at(entry, f"{entry['name']} is named twice", others([same, entry]))
             earlier.append(entry)
 
 
