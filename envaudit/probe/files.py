@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Set, Tuple
 
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.distributions import find_in
@@ -33,6 +33,10 @@ class _File(NamedTuple):
     digest: str
 
 
+# What any package says that a path holds: where two have the same file, one of them has won.
+_Claims = Dict[str, Set[str]]
+
+
 def read(context: Context) -> Answer:
     """Facts `changed` and `missing`: package to the paths, below the prefix, of such files.
 
@@ -46,9 +50,12 @@ def read(context: Context) -> Answer:
         (p for p in (prefix, str(told.get("base_prefix") or "")) if _has_records(context, p)), prefix
     )
     wanted = [*_of_conda(context, conda, errors), *_of_pip(context, prefix, told.get("path", []), errors)]
+    claims: _Claims = {}
+    for file in wanted:
+        claims.setdefault(file.path, set()).add(file.digest.lower())
     states: Dict[str, Dict[str, List[str]]] = {"changed": {}, "missing": {}}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for file, state in zip(wanted, pool.map(lambda file: _state(context, file), wanted)):
+        for file, state in zip(wanted, pool.map(lambda file: _state(context, file, claims), wanted)):
             if state in states:
                 top = prefix if file.package.startswith("pip:") else conda
                 states[state].setdefault(file.package, []).append(os.path.relpath(file.path, top))
@@ -140,7 +147,7 @@ def _rows(record: str) -> Iterator[Tuple[str, str]]:
                 continue
 
 
-def _state(context: Context, file: _File) -> str:
+def _state(context: Context, file: _File, claims: _Claims) -> str:
     """`changed`, `missing`, empty for as it was, or why it could not be read."""
     real = context.real(file.path)
     try:
@@ -157,4 +164,4 @@ def _state(context: Context, file: _File) -> str:
         return "missing"
     except OSError as error:
         return str(error.strerror or error)
-    return "" if digest.hexdigest() == file.digest.lower() else "changed"
+    return "" if digest.hexdigest() in claims[file.path] else "changed"

@@ -50,8 +50,21 @@ def package_missing(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     how_to_fix="Remove it, or add it to the environment file and lock again.",
 )
 def package_extra(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """Packages that the node has and the lock has not."""
+    """Packages that the node has and the lock has not, and second records of one package."""
     yield from _told(evidence, "extra", "is not in the lock", "packages are not in the lock", _is_package)
+    twice: Dict[Tuple[str, str], List[str]] = {}
+    for fingerprint, _ in _locked(evidence):
+        for name, records in _mapping(_facts(fingerprint, "conda").get("duplicates")).items():
+            listed = records if isinstance(records, list) else []
+            versions = ", ".join(_words(record) for record in listed if isinstance(record, dict))
+            twice.setdefault((name, versions), []).append(fingerprint.node)
+    for (name, versions), nodes in sorted(twice.items()):
+        yield Found(
+            f"{name} is recorded twice: {versions}",
+            tuple(nodes),
+            f"conda/duplicates/{name}",
+            hint="An interrupted update left it so: install the lock anew.",
+        )
 
 
 @rule(
@@ -241,6 +254,10 @@ def _fields(evidence: Evidence, fields: Sequence[str], noun: str) -> Iterator[Fo
     for kind in ("changed", "missing", "extra"):
         verb, many = f"is not the locked {noun}", f"packages are not of the locked {noun}"
         yield from _told(evidence, kind, verb, many, is_field)
+
+
+def _words(record: Mapping[str, object]) -> str:
+    return f"{record.get('version')} {record.get('build')}"
 
 
 def _is_package(segments: Sequence[str]) -> bool:

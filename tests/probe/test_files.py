@@ -84,6 +84,18 @@ def test_files_that_are_gone_are_missing(make_node: MakeNode) -> None:
     ]
 
 
+def test_files_that_two_packages_have_are_as_one_of_them_says(make_node: MakeNode) -> None:
+    """Whichever was linked last has won; a third content is a change of both."""
+    shared = {
+        "/env/conda-meta/a-1-0.json": conda_record("a", [entry("share/x", "of a")]),
+        "/env/conda-meta/b-1-0.json": conda_record("b", [entry("share/x", "of b")]),
+        "/env/share/x": "of b",
+    }
+    assert {} == files.read(make_node(shared, interpreter=TOLD)).facts["changed"]
+    shared["/env/share/x"] = "of nobody"
+    assert {"a", "b"} == set(files.read(make_node(shared, interpreter=TOLD)).facts["changed"])
+
+
 def test_files_of_a_package_beyond_the_first_twenty_are_counted(make_node: MakeNode) -> None:
     """A wholly replaced package does not fill the report."""
     paths = [entry(f"lib/{number:02d}", "x") for number in range(30)]

@@ -104,6 +104,14 @@ def _conda(sides: Mapping[str, Fingerprint]) -> Dict[str, Fingerprint]:
     return {name: replace(each, sections={"conda": each.sections["conda"]}) for name, each in sides.items()}
 
 
+def test_second_record_of_a_package_is_named_with_both() -> None:
+    """What an interrupted update leaves; the one that is imported may be either."""
+    twice = {"packages": LOCKED, "duplicates": {"numpy": [NUMPY, package("1.26.3")]}}
+    (finding,) = [each for each in findings([node("a"), node("b", conda=twice)]) if each.hint]
+    assert ("EA201", ("b",)) == (finding.rule, finding.nodes)
+    assert "numpy is recorded twice: 1.26.4 py311_0, 1.26.3 py311_0" == finding.message
+
+
 def files(changed: Dict[str, List[str]], missing: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
     """A section `files`."""
     states: Dict[str, Dict[str, List[str]]] = {"changed": changed, "missing": missing or {}}
