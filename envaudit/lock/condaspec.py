@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 # Longer ones are no spec, and some expressions below take the square of the length.
 _MAX_CHARACTERS = 1000
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*|\*")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|\*")
+# A `*` stands alone or at the end; a regular expression stands between `^` and `$`.
 _VERSION_ATOM = re.compile(
-    r"(?:==|>=|<=|!=|~=|=|>|<)?(?P<text>[A-Za-z0-9_.!+*-]+)\Z|\^[^\s^]+\$\Z",
+    r"(?:==|>=|<=|!=|~=|=|>|<)?[A-Za-z0-9_][A-Za-z0-9_.!+-]*\*?\Z|={0,2}\*\Z|\^[^\s^]+\$\Z"
 )
 _BUILD = re.compile(r"[A-Za-z0-9_.+*^$()|-]+\Z")
-_BRACKETS = re.compile(r"\[(?P<inside>[^\[\]]*)\]\s*\Z")
 _KEY = re.compile(r"""\s*([a-z_0-9]+)\s*=\s*("[^"]*"|'[^']*'|[^,'"]*)\s*(?:,|\Z)""")
 # Spaces that mean nothing: around a comma or a bar, and behind an operator.
 _IDLE_SPACE = re.compile(r"\s*([,|])\s*|(?<=[=<>~!])\s+")
@@ -54,17 +54,20 @@ def parse_spec(text: str) -> CondaSpec:
         raise BadSpec(f"it has more than {_MAX_CHARACTERS} characters")
     if "://" in text.partition("::")[0] and text.split("#")[0].endswith((".conda", ".tar.bz2")):
         return _of_url(text)
-    channel, separator, rest = text.rpartition("::")
+    channel, separator, bare = text.rpartition("::")
     if separator and not channel:
         raise BadSpec("no channel before '::'")
-    body, keys, ignored = _without_brackets(rest)
+    body, keys, ignored = _without_brackets(bare)
     # Before it is cut up: a part of an address, told in a complaint, may be a password.
     if "://" in body:
         raise BadSpec("an address that is neither a channel's nor a package's")
     match = _NAME.match(body)
     if match is None:
         raise BadSpec("a package's name begins with a letter, a digit or '_'")
-    version, build = _version_and_build(body[match.end() :])
+    rest = body[match.end() :]
+    if rest and match[0] != "*" and rest[0] not in " \t=<>!~":
+        raise BadSpec(f"'{rest[0]}' is in no package's name")
+    version, build = _version_and_build(rest)
     version, build = keys.get("version", version), keys.get("build", build)
     _check(version, build)
     return CondaSpec(match[0], version, build, channel.strip() or keys.get("channel", ""), "", ignored)
@@ -105,15 +108,17 @@ def _version_and_build(text: str) -> tuple[str, str]:
     if len(parts) > 2:
         raise BadSpec(f"more than a version and a build: '{rest}'")
     if len(parts) == 2:
-        return parts[0], parts[1].lstrip("=")
+        return parts[0], parts[1]
     match = _EQUALS_BUILD.match(rest)
     return (match["version"], match["build"]) if match else (rest, "")
 
 
 def _check(version: str, build: str) -> None:
+    # 'pip install foo': a single word without an operator is no version of pip.
+    if re.fullmatch(r"[A-Za-z_]+", version):
+        raise BadSpec(f"'{version}' is no version")
     for atom in re.split(r"[,|]", version.replace("(", "").replace(")", "")) if version else ():
-        # A version has a digit: 'pip install foo' is no version 'install' of pip.
-        if _VERSION_ATOM.match(atom) is None or not re.search(r"[\d*]", atom):
+        if _VERSION_ATOM.match(atom) is None:
             raise BadSpec(f"'{atom}' is no version" if atom else f"a version is missing in '{version}'")
     if build and _BUILD.match(build) is None:
         raise BadSpec(f"'{build}' is no build")

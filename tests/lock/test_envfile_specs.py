@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from envaudit.lock.condaspec import BadSpec, CondaSpec, is_exact, parse_spec
 
@@ -50,6 +52,11 @@ def test_spec_is_taken_apart(text: str, expected: CondaSpec) -> None:
         ("a >=1,,<2", "a version is missing in"),
         ("a[", "a bracket has no partner"),
         ("::a", "no channel before '::'"),
+        ("numpy*", r"'\*' is in no package's name"),
+        ("c++=1", r"'\+' is in no package's name"),
+        ("a=*cuda*", r"'=\*cuda\*' is no version"),
+        ("a>*", r"'>\*' is no version"),
+        ("a 1.0 =py_0", "'=py_0' is no build"),
         ("python=<version>", "'=<version>' is no version"),
         ("pip install torch", "'install' is no version"),
         ("https://me:hunter2@host/c", "neither a channel's nor a package's"),
@@ -70,3 +77,33 @@ def test_text_that_is_no_spec_is_refused_with_the_part_at_fault(text: str, compl
 def test_version_is_exact_where_one_release_or_series_is_meant(version: str, expected: bool) -> None:
     """A range leaves the choice to the day of the solve."""
     assert expected == is_exact(version)
+
+
+NAMES = st.sampled_from(["numpy", "_libgcc_mutex", "ruamel.yaml", "PyYAML", "gcc_linux-64", "numpy*", "c++"])
+OPERATORS = st.sampled_from(["=", "==", ">=", "<=", ">", "<", "!=", "~="])
+VERSIONS = st.sampled_from(
+    ["1", "1.2.3", "1.2.*", "1.2*", "9d", "2023.08.22", "1!2.0", "1.0rc1", "main", "1_2", "1-2", "1.0+cu117"]
+)
+CLAUSES = st.tuples(OPERATORS, VERSIONS).map("".join)
+CONSTRAINTS = st.one_of(
+    st.just(""),
+    st.lists(CLAUSES, min_size=1, max_size=3).map(",".join),
+    st.lists(CLAUSES, min_size=1, max_size=2).map(" | ".join),
+    st.tuples(st.sampled_from([" ", " = ", " >= "]), VERSIONS).map("".join),
+)
+BUILDS = st.sampled_from(["", "=py38_0", "=*cuda*", " py38_0", " *_cpython", " =py_0"])
+CHANNELS = st.sampled_from(["", "conda-forge::", "pytorch/linux-64::", "https://h/c::"])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.tuples(CHANNELS, NAMES, CONSTRAINTS, BUILDS).map("".join))
+def test_spec_that_is_taken_is_one_that_the_solver_takes(text: str) -> None:
+    """With the same name and build; what is refused here may be taken there."""
+    from rattler import MatchSpec
+
+    try:
+        spec = parse_spec(text)
+    except BadSpec:
+        return
+    solver = MatchSpec(text, strict=False)
+    assert (spec.name.lower(), spec.build) == (str(solver.name.normalized), str(solver.build or ""))
