@@ -9,10 +9,9 @@ from typing import Iterator, Tuple
 from envaudit.rules.registry import Evidence, Found, Policy, rule
 from envaudit.rules.sourcefacts import (
     Facts,
-    agree,
     at,
     conda_entries,
-    exact_version,
+    may_be_one,
     others,
     overlap,
     pip_entries,
@@ -173,7 +172,7 @@ def url_without_hash(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def two_versions(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Both lines name a version, and it is not the same."""
     for conda, pip in _from_both(evidence):
-        if not _may_agree(conda, pip):
+        if not may_be_one(conda["version"], pip["version"]):
             message = f"{pip['name']}: {conda['text']} from conda, {pip['text']} from pip"
             yield at(pip, message, others([conda, pip]))
 
@@ -190,7 +189,7 @@ def two_versions(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def from_both(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Both lines could be met by one version."""
     for conda, pip in _from_both(evidence):
-        if _may_agree(conda, pip):
+        if may_be_one(conda["version"], pip["version"]):
             yield at(pip, f"{pip['name']} is asked for from conda and from pip", others([conda, pip]))
 
 
@@ -229,11 +228,6 @@ def _from_both(evidence: Evidence) -> Iterator[Tuple[Facts, Facts]]:
             found = by_name.get(pip.get("conda_name", "")) or by_name.get(pip["key"])
             if pip["key"] and found is not None and overlap(found, pip):
                 yield found, pip
-
-
-def _may_agree(conda: Facts, pip: Facts) -> bool:
-    ours, theirs = exact_version(conda["version"]), exact_version(pip["version"])
-    return not ours or not theirs or agree(ours, theirs)
 
 
 def _normalised(name: str) -> str:

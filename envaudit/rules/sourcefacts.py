@@ -74,7 +74,31 @@ def exact_version(version: str) -> str:
     return bare if re.match(r"[A-Za-z0-9][A-Za-z0-9_.!+-]*\Z", bare) else ""
 
 
-def agree(one: str, other: str) -> bool:
-    """Whether two exact versions may be one: `2.1` and `2.1.3` may."""
-    first, second = (re.split(r"[.+-]", text.lower()) for text in (one, other))
-    return all(left == right for left, right in zip(first, second))
+def may_be_one(conda: str, pip: str) -> bool:
+    """Whether one version can meet both constraints, as far as exact ones tell.
+
+    conda's `=2.1` and either's `2.1.*` stand for a series, `==2.1` for itself; a local version
+    such as `+cu118` says how pip's was built.
+    """
+    ours, theirs = exact_version(conda), exact_version(pip)
+    if not ours or not theirs:
+        return True
+    first, second = _numbers(ours), _numbers(theirs)
+    in_series = conda.endswith(".*") or (conda.startswith("=") and not conda.startswith("=="))
+    if in_series and pip.endswith(".*"):
+        length = min(len(first), len(second))
+        return first[:length] == second[:length]
+    if in_series:
+        return _padded(second, len(first))[: len(first)] == first
+    if pip.endswith(".*"):
+        return _padded(first, len(second))[: len(second)] == second
+    length = max(len(first), len(second))
+    return _padded(first, length) == _padded(second, length)
+
+
+def _numbers(version: str) -> List[str]:
+    return version.lower().partition("+")[0].split(".")
+
+
+def _padded(numbers: List[str], length: int) -> List[str]:
+    return numbers + ["0"] * (length - len(numbers))

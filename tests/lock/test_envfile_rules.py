@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from envaudit.rules import all_rules
+from envaudit.rules.sourcefacts import may_be_one
 from tests.lock.envfiles import HEAD, judged, places_of, written
 
 COMMIT = "4b41059694619831a7db195b7e0988fc4ff3a307"
@@ -137,6 +138,18 @@ CASES: list[tuple[str, str, list[str]]] = [
 def test_rule_speaks_at_its_places_alone(tmp_path: Path, rule: str, text: str, places: list[str]) -> None:
     """A finding at each place, none where the file is fine."""
     assert places == places_of(tmp_path, text, rule)
+
+
+@pytest.mark.parametrize(
+    ("conda", "pip", "expected"),
+    [("=2.1", "==2.1.3", True), ("=2.1.3", "==2.1", False), ("==2.1", "==2.1.3", False),
+     ("==2.1", "==2.1.0", True), ("=2", "==2", True), ("2.1.*", "==2.1.9", True), ("2.1", "==2.1.1", False),
+     ("=2.1", "==2.*", True), ("=2.1", "==2.2.*", False), ("==2.1.1", "==2.1.*", True),
+     ("=2.0.1", "==2.0.1+cu118", True), ("=2.0", "==2.0rc1", False), (">=2", "==1", True), ("", "==1", True)],
+)  # fmt: skip
+def test_two_constraints_may_be_met_by_one_version(conda: str, pip: str, expected: bool) -> None:
+    """As far as exact versions tell; ranges are left to the solver."""
+    assert expected == may_be_one(conda, pip)
 
 
 def test_encoding_other_than_utf8_is_told(tmp_path: Path) -> None:
