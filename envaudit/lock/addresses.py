@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from envaudit.errors import UsageError
-from envaudit.lock.channels import fetch_urls, resolve_channels
+from envaudit.lock.channels import Channel, fetch_urls, resolve_channels
 from envaudit.lock.condarc import Settings
 from envaudit.lock.lockfile import Lock, LockedPackage
 from envaudit.lock.mirror import folder_of, is_mirror, pip_folder
@@ -24,24 +25,27 @@ def addresses_of(
         mirror: a folder made by `envaudit mirror`, which comes first.
 
     Raises:
-        UsageError: `mirror` is no such folder, or a channel cannot be resolved.
+        UsageError: `mirror` is no such folder; the function itself, when a channel cannot be resolved.
     """
     if mirror is not None and not is_mirror(mirror):
         raise UsageError("is no mirror", where=mirror, next_step="Make one: envaudit mirror LOCK --to DIR.")
-    # Also those that the packages come from and the lock's list does not name.
-    names = dict.fromkeys([channel.url for channel in lock.channels] + _bases(lock))
-    channels = resolve_channels(names, settings)
+
+    @functools.lru_cache(maxsize=1)
+    def channels() -> tuple[Channel, ...]:
+        # Also those that the packages come from and the lock's list does not name. Only where one is
+        # needed: a cluster with a mirror has no credentials for the channel.
+        names = dict.fromkeys([channel.url for channel in lock.channels] + _bases(lock))
+        return resolve_channels(names, settings)
 
     def addresses(package: LockedPackage) -> Sequence[str]:
-        found = []
         if mirror is not None:
             place = pip_folder(mirror) if package.manager == "pip" else folder_of(mirror, package)
             path = os.path.join(place, package.file_name)
             if os.path.isfile(path):
-                found.append(Path(path).absolute().as_uri())
+                return [Path(path).absolute().as_uri()]
         if package.manager == "pip":
-            return [*found, package.url]
-        return [*found, *fetch_urls(package.url, channels)]
+            return [package.url]
+        return fetch_urls(package.url, channels())
 
     return addresses
 

@@ -14,7 +14,7 @@ import shutil
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
@@ -25,6 +25,10 @@ from envaudit.lock.lockfile import LockedPackage
 from envaudit.lock.opener import Opener, printable_url
 
 _CHUNK_BYTES = 1 << 18
+# It becomes a path here.
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!~-]{0,250}\Z")
+_CONDA_ENDINGS = (".conda", ".tar.bz2")
+_PIP_ENDINGS = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tar.xz", ".tgz")
 _AT_ONCE = 8
 # A file that a web server or a login portal answers with instead of a package.
 _WEB_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
@@ -65,8 +69,15 @@ def wanted(package: LockedPackage, urls: Sequence[str]) -> Wanted:
     """The file of a package, to be fetched from `urls`.
 
     Raises:
-        InputError: the lock has no hash for it.
+        InputError: the lock has no hash for it, or its URL ends in no name of a package file.
     """
+    endings = _CONDA_ENDINGS if package.manager == "conda" else _PIP_ENDINGS
+    if not _FILE_NAME.match(package.file_name) or not package.file_name.endswith(endings):
+        raise InputError(
+            f"the URL of {package.name} ({package.manager}) ends in no name of a package file",
+            where=printable_url(package.url),
+            next_step="Make the lock again with 'envaudit lock'.",
+        )
     if not package.sha256 and not package.md5:
         raise InputError(
             f"the lock has no hash for {package.name} ({package.manager}, {package.platform})",
@@ -328,6 +339,3 @@ def copy_file(source: str, target: str) -> None:
     finally:
         if os.path.exists(part):
             os.unlink(part)
-
-
-Addresses = Callable[[LockedPackage], Sequence[str]]

@@ -22,6 +22,7 @@ from envaudit.lock.lockfile import Lock, LockedPackage
 
 MARKER = "envaudit-mirror.json"
 
+_SUBDIR = re.compile(r"noarch\Z|[a-z]+-[a-z0-9_]+\Z")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -52,7 +53,13 @@ def pip_folder(folder: str) -> str:
 
 
 def folder_of(folder: str, package: LockedPackage) -> str:
-    """Where a mirror keeps a conda package: `DIR/conda.anaconda.org/conda-forge/linux-64`."""
+    """Where a mirror keeps a conda package: `DIR/conda.anaconda.org/conda-forge/linux-64`.
+
+    Raises:
+        InputError: the package's URL has no platform folder.
+    """
+    if not _SUBDIR.match(package.subdir):
+        raise InputError(f"{package.name}: its URL names no platform folder")
     return os.path.join(folder, _place(package.channel), package.subdir)
 
 
@@ -134,14 +141,7 @@ def _prepare(folder: str) -> None:
 
 def _target(folder: str, package: LockedPackage) -> str:
     place = pip_folder(folder) if package.manager == "pip" else folder_of(folder, package)
-    return os.path.join(place, _safe_name(package))
-
-
-def _safe_name(package: LockedPackage) -> str:
-    name = package.file_name
-    if not name or name != os.path.basename(name) or name.startswith("."):
-        raise InputError(f"{package.url} names no file")
-    return name
+    return os.path.join(place, package.file_name)
 
 
 def _is_there(path: str, package: LockedPackage) -> bool:

@@ -248,6 +248,21 @@ def test_install_of_an_archive_that_holds_another_package_is_refused(
     assert not (workplace.folder / "env").exists()
 
 
+@pytest.mark.parametrize("end", ["/linux-64/", "/linux-64/..", "/linux-64/a%00.conda", "/linux-64/.conda"])
+def test_install_of_a_url_without_a_file_name_is_refused(
+    workplace: Workplace, train_channel: LocalChannel, end: str
+) -> None:
+    """Part of it would become a path."""
+    entry = lock_entry(train_channel, "tzdata-2024a", url=BASE + end)
+    write_lock(workplace.folder / "odd.conda-lock.yml", [entry])
+    for words in (
+        ("install", "odd.conda-lock.yml", "--prefix", "env"),
+        ("mirror", "odd.conda-lock.yml", "--to", "m"),
+    ):
+        ended = workplace.run(*words)
+        assert (4, True) == (ended.code, "no name of a package file" in ended.err), ended.err
+
+
 def test_install_does_not_run_link_scripts(workplace: Workplace, tmp_path: Path) -> None:
     """They are strangers' code; whose were left out is said."""
     script = f"#!/bin/sh\ntouch {tmp_path}/ran\n"

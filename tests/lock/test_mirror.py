@@ -33,6 +33,25 @@ def test_mirror_installs_without_a_network(workplace: Workplace, mirrored: Path)
     assert 0 == workplace.run("verify", LOCK, "--prefix", "env").code
 
 
+def test_mirror_needs_none_of_the_channel_s_credentials(
+    workplace: Workplace, train_channel: LocalChannel
+) -> None:
+    """A lock with a variable in its channel: mirrored where it is set, installed where it is not."""
+    secret = "https://${TRAIN_TOKEN}@conda.example/train"
+    entries = [lock_entry(train_channel, package, base=secret) for package in SMALL]
+    write_lock(workplace.folder / LOCK, entries, channels=(secret,))
+    ended = workplace.run("mirror", LOCK, "--to", "mirror")
+    assert (2, True) == (ended.code, "TRAIN_TOKEN is not set" in ended.err), ended.err
+    workplace.mirror({secret: train_channel.url})
+    workplace.environment["TRAIN_TOKEN"] = "tok-en"
+    ended = workplace.run("mirror", LOCK, "--to", "mirror")
+    assert 0 == ended.code, ended.err
+    assert "tok-en" not in "".join(map(str, workplace.folder.rglob("*")))
+    del workplace.environment["TRAIN_TOKEN"]
+    ended = workplace.run("install", LOCK, "--prefix", "env", "--offline", "--mirror", "mirror")
+    assert 0 == ended.code, ended.err
+
+
 def test_mirror_is_a_channel_for_every_conda_program(workplace: Workplace, mirrored: Path) -> None:
     """It has an index, and settings that send the lock's channel to it."""
     place = mirrored / "conda.example" / "train"
