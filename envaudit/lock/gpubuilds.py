@@ -43,7 +43,7 @@ _ASKS_BY_NAME = re.compile(
     r"(?:cudatoolkit|cudnn|nccl|pytorch-cuda|pytorch-gpu|tensorflow-gpu|cuda-.*|libcu.*|nvidia-.*-cu\d+|.*-cuda\d*"
     r"|magma-cuda.*|cupy-cuda.*|onnxruntime-gpu|faiss-gpu)\Z"
 )
-_NO_GPU = frozenset({"cuda-python", "nvidia-ml-py", "cuda-version"})
+_NO_GPU = frozenset({"cuda-python", "nvidia-ml-py"})
 _CPU_NAMES = frozenset({"cpuonly", "pytorch-cpu", "tensorflow-cpu"})
 
 
