@@ -73,12 +73,6 @@ def parse_spec(text: str) -> CondaSpec:
     return CondaSpec(match[0], version, build, channel.strip() or keys.get("channel", ""), "", ignored)
 
 
-def is_exact(version: str) -> bool:
-    """Whether a version constraint names one version, or one series as `=1.13` and `3.11.*` do."""
-    bare = version.lstrip("=")
-    return bool(bare) and bare != "*" and not re.search(r"[<>~!,|]", version)
-
-
 def _of_url(text: str) -> CondaSpec:
     match = _PACKAGE_URL.match(text.split("#")[0].rpartition("/")[2])
     if match is None:

@@ -11,7 +11,7 @@ from envaudit.lock.condaspec import BadSpec, parse_spec
 from envaudit.lock.entries import Entry, Located
 from envaudit.lock.includes import Includes
 from envaudit.lock.requirement import BadRequirement, parse_line
-from envaudit.lock.selectors import platforms_of, selector_in
+from envaudit.lock.selectors import KNOWN, platforms_of, selector_in
 
 if TYPE_CHECKING:
     import yaml
@@ -171,6 +171,6 @@ class Dependencies:
         if not platforms:
             said = f"'# [{shown(selector)}]' behind '{shown(written.text)}'"
             message = f"{said} is no selector: the line would count nowhere"
-            advice = "Write the line once for each platform, or move the comment above it."
+            advice = f"There are {', '.join(KNOWN)}; a comment that is no selector goes above the line."
             self.complaints.at("selector", message, written, advice)
         return selector, platforms or None

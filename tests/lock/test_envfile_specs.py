@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envaudit.lock.condaspec import BadSpec, CondaSpec, is_exact, parse_spec
+from envaudit.lock.condaspec import BadSpec, CondaSpec, parse_spec
 
 
 @pytest.mark.parametrize(
@@ -67,16 +67,6 @@ def test_text_that_is_no_spec_is_refused_with_the_part_at_fault(text: str, compl
     """The complaint names what cannot be read."""
     with pytest.raises(BadSpec, match=complaint):
         parse_spec(text)
-
-
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [("=1.13", True), ("==1.13.1", True), ("3.11.*", True), ("", False), ("*", False), ("=*", False),
-     (">=1", False), ("=1|=2", False), ("!=1", False), ("~=1.2", False)],
-)  # fmt: skip
-def test_version_is_exact_where_one_release_or_series_is_meant(version: str, expected: bool) -> None:
-    """A range leaves the choice to the day of the solve."""
-    assert expected == is_exact(version)
 
 
 NAMES = st.sampled_from(["numpy", "_libgcc_mutex", "ruamel.yaml", "PyYAML", "gcc_linux-64", "numpy*", "c++"])
