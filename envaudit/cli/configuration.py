@@ -88,6 +88,7 @@ def load(named: Optional[str], start: str) -> Configuration:
             data = read_bytes(found)
             table = parse_table(found, data)
             _demand_trust(found, data, table)
+            _demand_output_inside(found, table)
             tables.append((found, table))
     faults: List[str] = []
     for path, table in tables:
@@ -186,6 +187,22 @@ def _demand_trust(path: str, data: bytes, table: Mapping[str, Any]) -> None:
             where=path,
             next_step="Read the file; then run 'envaudit trust' to honour it until it changes, "
             "or name it with --config.",
+        )
+
+
+def _demand_output_inside(path: str, table: Mapping[str, Any]) -> None:
+    """A discovered file must not have this user write outside of its folder."""
+    lock = table.get("lock")
+    output = lock.get("output") if isinstance(lock, dict) else None
+    if not isinstance(output, str):
+        return
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+    target = os.path.realpath(os.path.join(folder, os.path.expanduser(output)))
+    if os.path.commonpath([folder, target]) != folder:
+        raise UsageError(
+            "lock.output leaves the folder of the file that says it",
+            where=path,
+            next_step="Give --output yourself, or name the file with --config.",
         )
 
 
