@@ -177,7 +177,7 @@ def pip_over_conda(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     "EA208",
     severity="error",
     scope="node",
-    title="the node is older than the lock was solved for",
+    title="the node is older than the lock needs",
     why="A package was chosen that needs a newer driver or C library than this node has.",
     how_to_fix="Lock for the oldest node: envaudit lock --cuda VERSION or --virtual-packages FILE.",
 )
@@ -192,7 +192,7 @@ def virtual_package_not_met(evidence: Evidence, policy: Policy) -> Iterator[Foun
                 failing.setdefault((name, needed, has), []).append(fingerprint.node)
     words = {"__cuda": "CUDA of the driver", "__glibc": "glibc"}
     for (name, needed, has), nodes in sorted(failing.items()):
-        yield Found(f"{words[name]} is {has}, the lock was solved for {needed}", tuple(nodes), "lock")
+        yield Found(f"{words[name]} is {has}, the lock needs {needed}", tuple(nodes), "lock")
 
 
 @rule(

@@ -14,6 +14,8 @@ from typing import Any, Dict, Iterable, List, Mapping, Set, Tuple
 from tests.lab.cluster import Cluster
 
 PROJECT = Path(__file__).resolve().parents[2]
+# The commands that ask nodes, and so take the configuration.
+_ASKING = ("snapshot", "diff", "show", "verify")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Command:
 
     def start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
         """One command, which `finish` waits for; a session leader, as one on a terminal of its own."""
-        options = ["--config", str(self.folder / "lab.toml")] if name in ("snapshot", "diff", "show") else []
+        options = ["--config", str(self.folder / "lab.toml")] if name in _ASKING else []
         return subprocess.Popen(
             [sys.executable, "-m", "envaudit", name, *options, *arguments],
             cwd=self.folder,

@@ -169,9 +169,9 @@ def test_pip_over_pytorch_is_seen_under_its_other_name() -> None:
         (
             {"__cuda": "12.4"},
             {"gpu": {"cuda": "12.2"}},
-            "CUDA of the driver is 12.2, the lock was solved for 12.4",
+            "CUDA of the driver is 12.2, the lock needs 12.4",
         ),
-        ({"__glibc": "2.28"}, {"host": {"glibc": "2.17"}}, "glibc is 2.17, the lock was solved for 2.28"),
+        ({"__glibc": "2.28"}, {"host": {"glibc": "2.17"}}, "glibc is 2.17, the lock needs 2.28"),
     ],
 )
 def test_virtual_package_not_met_names_both_versions(
