@@ -143,6 +143,7 @@ class SourceFile:
         prefix: None where there is none.
         category: conda-lock's key; `main` where it is not there.
         pip_repositories: conda-lock's key.
+        allow_pypi_requests: conda-lock's key: whether the default index counts beside them.
         faults: what is wrong with it, in the order of the file.
     """
 
@@ -160,6 +161,7 @@ class SourceFile:
     prefix: Located | None = None
     category: str = "main"
     pip_repositories: tuple[Located, ...] = ()
+    allow_pypi_requests: bool = True
     faults: tuple[Fault, ...] = ()
 
     def entries(self, platform: str | None = None) -> tuple[Entry, ...]:

@@ -102,6 +102,7 @@ def _specs(sources: Sequence[SourceFile], platform: str) -> tuple[str, ...]:
         before = "" if source.category == "main" else f"{source.category}: "
         lines |= {before + _line(entry) for entry in source.entries(platform) if entry.kind != "pip_include"}
         lines |= {f"{before}pip --index {cleaned(each.text)}" for each in source.pip_repositories}
+        lines |= set() if source.allow_pypi_requests else {f"{before}pip --no-default-index"}
     return tuple(sorted(lines))
 
 

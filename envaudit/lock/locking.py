@@ -196,7 +196,8 @@ def _resolve(
     def one(platform: str) -> tuple[PipPackage, ...] | PipConflict:
         entries = [entry for source in request.sources for entry in source.pip if entry.applies_to(platform)]
         repositories = [each.text for source in request.sources for each in source.pip_repositories]
-        lines = pip_lines(entries, repositories)
+        default_index = all(source.allow_pypi_requests for source in request.sources)
+        lines = pip_lines(entries, repositories, default_index=default_index)
         if not lines.requirements:
             return ()
         if progress is not None:

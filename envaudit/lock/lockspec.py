@@ -111,6 +111,8 @@ def _plain_text(source: SourceFile) -> str:
     lines.append(f"category: {_quoted(source.category)}")
     if source.pip_repositories:
         lines += ["pip-repositories:", *(f"  - {_quoted(item.text)}" for item in source.pip_repositories)]
+    if not source.allow_pypi_requests:
+        lines.append("allow-pypi-requests: false")
     conda = [f"  - {_quoted(entry.text)}{_selector(entry.selector)}" for entry in source.conda]
     readable = [entry for entry in source.pip if entry.kind in _READABLE]
     pip = [f"    - {_quoted(_text(entry))}{_selector(entry.selector)}" for entry in readable]

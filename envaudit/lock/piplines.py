@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from envaudit.lock.entries import Entry
@@ -28,15 +28,18 @@ class PipLines(NamedTuple):
     prerelease: bool
 
 
-def pip_lines(entries: Iterable[Entry], repositories: Iterable[str] = ()) -> PipLines:
+def pip_lines(
+    entries: Iterable[Entry], repositories: Iterable[str] = (), *, default_index: bool = True
+) -> PipLines:
     """The lines of one platform.
 
     Args:
         entries: of the pip section; includes are expanded already.
         repositories: conda-lock's `pip-repositories`.
+        default_index: whether the user's default index counts beside them.
     """
     requirements: dict[str, None] = {}
-    options = dict.fromkeys(f"--extra-index-url {url}" for url in repositories)
+    options = dict.fromkeys(_indexes(list(repositories), default_index))
     prerelease = False
     for entry in entries:
         if entry.kind in ("pip", "pip_url"):
@@ -52,6 +55,13 @@ def pip_lines(entries: Iterable[Entry], repositories: Iterable[str] = ()) -> Pip
         elif entry.option in _OF_INDEXES + _FORMATS:
             options[f"{entry.option} {entry.value}".rstrip()] = None
     return PipLines(tuple(requirements), tuple(options), prerelease)
+
+
+def _indexes(repositories: Sequence[str], default_index: bool) -> Iterator[str]:
+    if not default_index:
+        yield f"--index-url {repositories[0]}" if repositories else "--no-index"
+        repositories = repositories[1:]
+    yield from (f"--extra-index-url {url}" for url in repositories)
 
 
 def _repository(entry: Entry) -> str:

@@ -138,6 +138,10 @@ class _Reader:
             self.source = replace(self.source, category=node.value.strip() or "main")
         elif key == "name":
             self.source = replace(self.source, name=yamltext.located(node, self.path))
+        elif key == "allow-pypi-requests":
+            # What YAML 1.1 reads as no.
+            allowed = node.value.lower() not in ("false", "no", "off")
+            self.source = replace(self.source, allow_pypi_requests=allowed)
         elif key == "prefix":
             self.source = replace(self.source, prefix=yamltext.located(node, self.path))
 

@@ -82,3 +82,11 @@ def test_repositories_of_conda_lock_are_indexes(tmp_path: Path) -> None:
     """The key `pip-repositories` of its own."""
     lines = pip_lines((), ["https://a.example/simple"])
     assert ("--extra-index-url https://a.example/simple",) == lines.options
+
+
+def test_default_index_does_not_count_where_the_source_says_so() -> None:
+    """`allow-pypi-requests: false`: a name of the company's own must not come from elsewhere."""
+    repositories = ["https://a.example/simple", "https://b.example/simple"]
+    expected = ("--index-url https://a.example/simple", "--extra-index-url https://b.example/simple")
+    assert expected == pip_lines((), repositories, default_index=False).options
+    assert ("--no-index",) == pip_lines((), default_index=False).options
