@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from envaudit.errors import InputError, NeededError
 from envaudit.lock.names import normalised
+from envaudit.lock.pipconfig import index_of_pip
 from envaudit.lock.pylock import PipPackage, read_edges, read_pins, read_pylock
 from envaudit.lock.wheels import DEFAULT_OSX, platform_tags
 
@@ -175,6 +176,9 @@ def _command(request: PipRequest, platform: str) -> list[str]:
 def _run(argv: Sequence[str], folder: str, request: PipRequest) -> None:
     # The system's certificates, as pip has them: what a company's proxy signs with is mostly there.
     environ = {"UV_SYSTEM_CERTS": "true", **os.environ, **request.environ}
+    index = index_of_pip(environ)
+    if index is not None:
+        environ["UV_DEFAULT_INDEX"] = index
     environ = {name: value for name, value in environ.items() if name not in MISLEADING}
     environ["MACOSX_DEPLOYMENT_TARGET"] = request.virtual.get("__osx", DEFAULT_OSX)
     try:
@@ -218,7 +222,7 @@ def _failure(stderr: str, request: PipRequest) -> Exception:
         "uv failed",
         where=where,
         why=text,
-        next_step="Check that the package index answers; uv takes its address from UV_DEFAULT_INDEX.",
+        next_step="Check that the package index answers; its address comes from UV_DEFAULT_INDEX or pip.conf.",
     )
 
 

@@ -189,3 +189,12 @@ def test_index_that_does_not_answer_is_no_conflict(wheels: Path, monkeypatch: py
 def test_platform_of_uv_is_not_newer_than_the_target(platform: str, glibc: str, expected: str | None) -> None:
     """A wheel for a newer glibc would not load there."""
     assert expected == uv_platform(platform, {"__glibc": glibc})
+
+
+def test_index_of_pip_is_asked(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is behind a mirror has its address in a file of pip that uv does not read."""
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/mirror")
+    with pytest.raises(NeededError) as raised:
+        resolve_pip(PipRequest("linux-64", "3.10.14", ("tqdm",)))
+    assert "http://127.0.0.1:9/mirror/tqdm/" in raised.value.why
