@@ -146,7 +146,8 @@ class _Run:
     def _solve(self, sources: tuple[SourceFile, ...], envfile: Section, existing: Lock | None) -> _Told:
         from envaudit.cli.solveprogress import shown_solve
         from envaudit.lock.condarc import read_settings
-        from envaudit.lock.locking import LockRequest, make_lock
+        from envaudit.lock.locking import make_lock
+        from envaudit.lock.request import LockRequest
 
         request = LockRequest(
             sources=sources,

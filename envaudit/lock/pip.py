@@ -222,7 +222,7 @@ def _failure(stderr: str, request: PipRequest) -> Exception:
         "uv failed",
         where=where,
         why=text,
-        next_step="Check that the package index answers; its address comes from UV_DEFAULT_INDEX or pip.conf.",
+        next_step="Check that the package index answers; UV_DEFAULT_INDEX or pip.conf names it.",
     )
 
 

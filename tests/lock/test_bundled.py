@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from envaudit.errors import NeededError
-from envaudit.lock import locking
+from envaudit.lock import pippart
 from envaudit.lock.condarc import Settings
-from envaudit.lock.locking import LockRequest, make_lock
+from envaudit.lock.locking import make_lock
+from envaudit.lock.request import LockRequest
 from envaudit.lock.virtual import virtual_packages
 from tests.lock.channel import LocalChannel
 from tests.lock.sources import CHANNEL, source_of
@@ -64,7 +65,7 @@ def test_pip_part_is_the_same_with_and_without_uv(
         raise NeededError("uv is not installed")
 
     if not has_uv:
-        monkeypatch.setattr(locking, "find_uv", no_uv)
+        monkeypatch.setattr(pippart, "find_uv", no_uv)
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     address, digests = index
     more = f'pip-repositories: ["{address}"]\nallow-pypi-requests: false'
