@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envaudit.errors import InputError
+from envaudit.lock.keypaths import KeyedReader
 
 MANAGERS = ("conda", "pip")
 
@@ -185,7 +186,7 @@ def parse_lock(data: bytes, path: str) -> Lock:
         path=path,
         content_hash=reader.texts(metadata, "content_hash", "metadata."),
         channels=channels,
-        platforms=reader.names(metadata, "platforms", "metadata.", _PLATFORM),
+        platforms=reader.names(metadata, "platforms", "metadata.", _PLATFORM, "a platform"),
         sources=reader.names(metadata, "sources", "metadata."),
         packages=_folded(packages),
         custom=reader.texts(metadata, "custom_metadata", "metadata.")
@@ -225,57 +226,8 @@ def _folded(packages: list[LockedPackage]) -> tuple[LockedPackage, ...]:
     return tuple(by_key.values())
 
 
-class _Reader:
-    """Typed access to the parsed YAML; a fault names the file and the key path."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def fault(self, key: str, expected: str, value: object) -> InputError:
-        got = (
-            "nothing"
-            if value is None
-            else f"{value!r:.60}"
-            if isinstance(value, str)
-            else type(value).__name__
-        )
-        return InputError(f"{key}: expected {expected}, got {got}", where=self.path)
-
-    def mapping(self, parent: Mapping[str, Any], key: str, prefix: str) -> Mapping[str, Any]:
-        value = parent.get(key)
-        if not isinstance(value, dict):
-            raise self.fault(prefix + key, "a mapping", value)
-        return value
-
-    def sequence(self, parent: Mapping[str, Any], key: str, prefix: str) -> list[Any]:
-        value = parent.get(key)
-        if not isinstance(value, list):
-            raise self.fault(prefix + key, "a list", value)
-        return value
-
-    def text(
-        self, parent: Mapping[str, Any], key: str, prefix: str, form: re.Pattern[str] | None = None
-    ) -> str:
-        value = parent.get(key)
-        if not isinstance(value, str) or not value or (form is not None and not form.match(value)):
-            raise self.fault(prefix + key, "a text" if form is None else f"a {key}", value)
-        return value
-
-    def texts(self, parent: Mapping[str, Any], key: str, prefix: str) -> dict[str, str]:
-        value = self.mapping(parent, key, prefix)
-        for name, item in value.items():
-            if not isinstance(name, str) or not isinstance(item, str):
-                raise self.fault(f"{prefix}{key}.{name}", "a text", item)
-        return dict(value)
-
-    def names(
-        self, parent: Mapping[str, Any], key: str, prefix: str, form: re.Pattern[str] | None = None
-    ) -> tuple[str, ...]:
-        values = self.sequence(parent, key, prefix)
-        for index, value in enumerate(values):
-            if not isinstance(value, str) or (form is not None and not form.match(value)):
-                raise self.fault(f"{prefix}{key}[{index}]", "a text" if form is None else "a platform", value)
-        return tuple(values)
+class _Reader(KeyedReader):
+    """The values of a lock."""
 
     def channel(self, value: object, where: str) -> LockedChannel:
         if isinstance(value, str):
