@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from envaudit.rules.registry import Evidence, Found, Policy, rule
 
 Facts = Dict[str, Any]
+
+# Where a message names the platforms: those with the same finding share one.
+_ON = "{on}"
 
 
 @rule(
@@ -19,16 +22,19 @@ Facts = Dict[str, Any]
 )
 def cpu_build(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A framework was solved to a CPU-only build although a line of the source asks for CUDA."""
-    for path, platform, facts, suggestions in _platforms(evidence):
-        builds = _cpu_builds(facts)
-        if builds and facts["asks_cuda"]:
-            asked = facts["asks_cuda"][0]
-            yield Found(
-                f"{_told(builds[0])} is a CPU build on {platform}, although {asked['text']} asks for CUDA",
-                path=f"{asked['path']}:{asked['line']}:{asked['column']}",
-                evidence=tuple(f"{path}: {_told(build)}" for build in builds[1:]),
-                hint=_advice(builds[0], suggestions),
-            )
+    yield from _over_platforms(evidence, _cpu_build)
+
+
+def _cpu_build(path: str, facts: Facts, suggestions: Dict[str, bool]) -> Iterator[Found]:
+    builds = _cpu_builds(facts)
+    if builds and facts["asks_cuda"]:
+        asked = facts["asks_cuda"][0]
+        yield Found(
+            f"{_told(builds[0])} is a CPU build {_ON}, although {asked['text']} asks for CUDA",
+            path=f"{asked['path']}:{asked['line']}:{asked['column']}",
+            evidence=tuple(f"{path}: {_told(build)}" for build in builds[1:]),
+            hint=_advice(builds[0], suggestions),
+        )
 
 
 @rule(
@@ -41,16 +47,18 @@ def cpu_build(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def silent_cpu_build(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A framework was solved to a CPU-only build, while the solve assumed a machine with CUDA."""
-    for path, platform, facts, suggestions in _platforms(evidence):
-        builds = _cpu_builds(facts)
-        if builds and facts["assumes_cuda"] and not facts["asks_cuda"] and not facts["asks_cpu"]:
-            yield Found(
-                f"{_told(builds[0])} is a CPU build on {platform}, "
-                f"and the solve assumed CUDA {facts['assumes_cuda']}",
-                path=path,
-                evidence=tuple(_told(build) for build in builds[1:]),
-                hint=_advice(builds[0], suggestions) + " If no GPU is meant, say so with --cuda none.",
-            )
+    yield from _over_platforms(evidence, _silent_cpu_build)
+
+
+def _silent_cpu_build(path: str, facts: Facts, suggestions: Dict[str, bool]) -> Iterator[Found]:
+    builds = _cpu_builds(facts)
+    if builds and facts["assumes_cuda"] and not facts["asks_cuda"] and not facts["asks_cpu"]:
+        yield Found(
+            f"{_told(builds[0])} is a CPU build {_ON}, and the solve assumed CUDA {facts['assumes_cuda']}",
+            path=path,
+            evidence=tuple(_told(build) for build in builds[1:]),
+            hint=_advice(builds[0], suggestions) + " If no GPU is meant, say so with --cuda none.",
+        )
 
 
 @rule(
@@ -64,9 +72,12 @@ def silent_cpu_build(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def unused_cudatoolkit(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """No locked package has it among its dependencies."""
-    for path, platform, facts, _ in _platforms(evidence):
-        for version in facts["unused"]:
-            yield Found(f"nothing depends on cudatoolkit {version} on {platform}", path=path)
+    yield from _over_platforms(evidence, _unused_cudatoolkit)
+
+
+def _unused_cudatoolkit(path: str, facts: Facts, suggestions: Dict[str, bool]) -> Iterator[Found]:
+    for version in facts["unused"]:
+        yield Found(f"nothing depends on cudatoolkit {version} {_ON}", path=path)
 
 
 @rule(
@@ -83,30 +94,32 @@ def cuda_family(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
     A build for an older minor version of the same major is fine: CUDA 11 and newer run it.
     """
-    for path, platform, facts, _ in _platforms(evidence):
-        toolkit: Dict[str, List[str]] = {}
-        for each in facts["cuda"]:
-            if each["by"] == "version":
-                toolkit.setdefault(each["cuda"], []).append(f"{each['name']} {each['version']}")
-        if len(toolkit) > 1:
-            # The version that fewest packages have is named first: it is mostly the odd one.
-            ranked = sorted(toolkit.items(), key=lambda item: (len(item[1]), item[0]))
-            named = " beside ".join(f"CUDA {cuda} ({members[0]})" for cuda, members in ranked[:2])
-            yield Found(
-                f"{named} on {platform}",
-                path=path,
-                evidence=tuple(f"CUDA {cuda}: {', '.join(members)}" for cuda, members in ranked),
-            )
-        elif toolkit:
-            yield from _wrong_builds(path, platform, facts["cuda"], next(iter(toolkit)))
+    yield from _over_platforms(evidence, _cuda_family)
 
 
-def _wrong_builds(path: str, platform: str, cuda: List[Facts], toolkit: str) -> Iterator[Found]:
+def _cuda_family(path: str, facts: Facts, suggestions: Dict[str, bool]) -> Iterator[Found]:
+    toolkit: Dict[str, List[str]] = {}
+    for each in facts["cuda"]:
+        if each["by"] == "version":
+            toolkit.setdefault(each["cuda"], []).append(f"{each['name']} {each['version']}")
+    if len(toolkit) > 1:
+        # The version that fewest packages have is named first: it is mostly the odd one.
+        ranked = sorted(toolkit.items(), key=lambda item: (len(item[1]), item[0]))
+        named = " beside ".join(f"CUDA {cuda} ({members[0]})" for cuda, members in ranked[:2])
+        yield Found(
+            f"{named} {_ON}",
+            path=path,
+            evidence=tuple(f"CUDA {cuda}: {', '.join(members)}" for cuda, members in ranked),
+        )
+    elif toolkit:
+        yield from _wrong_builds(path, facts["cuda"], next(iter(toolkit)))
+
+
+def _wrong_builds(path: str, cuda: List[Facts], toolkit: str) -> Iterator[Found]:
     wrong = [each for each in cuda if each["by"] == "build" and not _runs_on(each["cuda"], toolkit)]
     if wrong:
         yield Found(
-            f"{wrong[0]['name']} is built for CUDA {wrong[0]['cuda']}, "
-            f"the lock has CUDA {toolkit} on {platform}",
+            f"{wrong[0]['name']} is built for CUDA {wrong[0]['cuda']}, the lock has CUDA {toolkit} {_ON}",
             path=path,
             evidence=tuple(f"{each['name']} {each['version']} {each['build']}".rstrip() for each in wrong),
         )
@@ -150,6 +163,18 @@ def _advice(build: Facts, suggestions: Dict[str, bool]) -> str:
     if build["name"] == "torch":
         return "Take the wheel of the CUDA that is meant: torch==2.5.1+cu121 with its index."
     return f"Ask for the build: {build['name']}={build['version']}=*cuda*, or pytorch-gpu on conda-forge."
+
+
+def _over_platforms(
+    evidence: Evidence, judge: Callable[[str, Facts, Dict[str, bool]], Iterator[Found]]
+) -> Iterator[Found]:
+    """What `judge` says of each platform; what it says of several is one finding."""
+    found: Dict[Found, List[str]] = {}
+    for path, platform, facts, suggestions in _platforms(evidence):
+        for each in judge(path, facts, suggestions):
+            found.setdefault(each, []).append(platform)
+    for each, platforms in found.items():
+        yield each._replace(message=each.message.replace(_ON, f"on {', '.join(platforms)}"))
 
 
 def _platforms(evidence: Evidence) -> Iterator[Tuple[str, str, Facts, Dict[str, bool]]]:
