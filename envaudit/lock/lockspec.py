@@ -86,6 +86,8 @@ def _is_plain(source: SourceFile) -> bool:
     return (
         source.encoding == "utf-8"
         and not source.has_mark
+        # `channels:` with nothing below is None to it, and no list.
+        and bool(source.channels)
         and bool(source.conda or source.pip)
         and all(
             entry.kind in _READABLE and entry.path == source.path and _text(entry) == entry.text

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from envaudit.lock.lockfile import LockedPackage, read_lock
+from tests.lock.channel import LocalChannel
 from tests.lock.sources import CHANNEL, source_of
 from tests.lock.workplace import Ended, Workplace
 
@@ -291,3 +292,10 @@ def test_pip_part_without_a_solution_names_the_line(workplace: Workplace) -> Non
     (finding,) = (finding for finding in ended.json["findings"] if finding["rule"] == "EA051")
     assert (1, "environment.yml:9:7") == (ended.code, finding["path"])
     assert "conda provides numpy 2.0.1" in finding["evidence"]
+
+
+def test_key_with_nothing_below_it_is_no_fault(workplace: Workplace, train_channel: LocalChannel) -> None:
+    """`channels:` alone: the channels of the user's settings count, as for conda."""
+    workplace.mirror({CHANNEL: train_channel.url}, channels=[CHANNEL])
+    ended = lock(workplace, "python=3.10", channels=[])
+    assert (0, "3.10.14") == (ended.code, locked(workplace)["python"].version)
