@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -296,6 +297,7 @@ def test_pip_part_without_a_solution_names_the_line(workplace: Workplace) -> Non
 
 def test_key_with_nothing_below_it_is_no_fault(workplace: Workplace, train_channel: LocalChannel) -> None:
     """`channels:` alone: the channels of the user's settings count, as for conda."""
-    workplace.mirror({CHANNEL: train_channel.url}, channels=[CHANNEL])
+    settings = {"mirrored_channels": {CHANNEL: [train_channel.url]}, "channels": [CHANNEL]}
+    workplace.condarc.write_text(json.dumps(settings))
     ended = lock(workplace, "python=3.10", channels=[])
     assert (0, "3.10.14") == (ended.code, locked(workplace)["python"].version)
