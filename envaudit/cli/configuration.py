@@ -19,6 +19,7 @@ from envaudit.model.finding import THRESHOLDS
 FILE_NAME = "envaudit.toml"
 EXECUTING_KEYS = ("command", "python", "interpreters", "ssh-config")
 TRANSPORTS = ("ssh", "exec", "local")
+PRIORITIES = ("strict", "flexible", "disabled")
 
 _MAX_BYTES = 1 << 20
 
@@ -47,11 +48,23 @@ class Gate:
 
 
 @dataclass(frozen=True)
+class Lock:
+    """The `[lock]` table: what is locked, for what, and where the lock stands; paths are absolute."""
+
+    sources: Tuple[str, ...] = ()
+    output: Optional[str] = None
+    platforms: Tuple[str, ...] = ()
+    virtual_packages: Optional[str] = None
+    channel_priority: Optional[str] = None
+
+
+@dataclass(frozen=True)
 class Configuration:
     """What the files say, later files over earlier ones; `files` names them."""
 
     nodes: Nodes = field(default_factory=Nodes)
     gate: Gate = field(default_factory=Gate)
+    lock: Lock = field(default_factory=Lock)
     files: Tuple[str, ...] = ()
 
 
@@ -75,6 +88,7 @@ def load(named: Optional[str], start: str) -> Configuration:
             data = read_bytes(found)
             table = parse_table(found, data)
             _demand_trust(found, data, table)
+            _demand_output_inside(found, table)
             tables.append((found, table))
     faults: List[str] = []
     for path, table in tables:
@@ -83,14 +97,23 @@ def load(named: Optional[str], start: str) -> Configuration:
         raise UsageError("\n".join([f"{len(faults)} faults in the configuration:", *faults]))
     merged_nodes: Dict[str, Any] = {}
     merged_gate: Dict[str, Any] = {}
+    merged_lock: Dict[str, Any] = {}
     for path, table in tables:
         merged_nodes.update(_resolved(path, table.get("nodes", {})))
         merged_gate.update(table.get("gate", {}))
+        merged_lock.update(_resolved(path, table.get("lock", {})))
     return Configuration(
         nodes=Nodes(**{_FIELDS.get(key, key): value for key, value in merged_nodes.items()}),
         gate=Gate(
             fail_on=merged_gate.get("fail-on", "error"),
             require=tuple(merged_gate["require"]) if "require" in merged_gate else None,
+        ),
+        lock=Lock(
+            sources=tuple(merged_lock.get("sources", ())),
+            output=merged_lock.get("output"),
+            platforms=tuple(merged_lock.get("platforms", ())),
+            virtual_packages=merged_lock.get("virtual-packages"),
+            channel_priority=merged_lock.get("channel-priority"),
         ),
         files=tuple(path for path, _ in tables),
     )
@@ -167,6 +190,22 @@ def _demand_trust(path: str, data: bytes, table: Mapping[str, Any]) -> None:
         )
 
 
+def _demand_output_inside(path: str, table: Mapping[str, Any]) -> None:
+    """A discovered file must not have this user write outside of its folder."""
+    lock = table.get("lock")
+    output = lock.get("output") if isinstance(lock, dict) else None
+    if not isinstance(output, str):
+        return
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+    target = os.path.realpath(os.path.join(folder, os.path.expanduser(output)))
+    if os.path.commonpath([folder, target]) != folder:
+        raise UsageError(
+            "lock.output leaves the folder of the file that says it",
+            where=path,
+            next_step="Give --output yourself, or name the file with --config.",
+        )
+
+
 def _mentions_us(path: str) -> bool:
     try:
         with open(path, "rb") as file:
@@ -194,7 +233,14 @@ _GATE_KEYS: Dict[str, Tuple[type, str]] = {
     "fail-on": (str, "one of " + ", ".join(THRESHOLDS)),
     "require": (list, "a list of section names"),
 }
-_TABLES = {"nodes": _NODES_KEYS, "gate": _GATE_KEYS}
+_LOCK_KEYS: Dict[str, Tuple[type, str]] = {
+    "sources": (list, "a list of environment files"),
+    "output": (str, "the file of the lock"),
+    "platforms": (list, "a list of platforms"),
+    "virtual-packages": (str, "a file"),
+    "channel-priority": (str, "one of " + ", ".join(PRIORITIES)),
+}
+_TABLES = {"nodes": _NODES_KEYS, "gate": _GATE_KEYS, "lock": _LOCK_KEYS}
 
 
 def _faults(path: str, table: Mapping[str, Any]) -> List[str]:
@@ -231,7 +277,9 @@ def _is_sensible(key: str, value: Any) -> bool:
         return value in TRANSPORTS
     if key == "fail-on":
         return value in THRESHOLDS
-    if key == "require":
+    if key == "channel-priority":
+        return value in PRIORITIES
+    if key in ("require", "sources", "platforms"):
         return all(isinstance(item, str) for item in value)
     if key == "interpreters":
         return all(isinstance(item, str) and item for item in value.values())
@@ -245,10 +293,13 @@ def _nearest(name: str, known: Mapping[str, Any]) -> str:
     return f", did you mean '{close[0]}'?" if close else f", known are {', '.join(known)}"
 
 
-def _resolved(path: str, nodes: Mapping[str, Any]) -> Dict[str, Any]:
+def _resolved(path: str, table: Mapping[str, Any]) -> Dict[str, Any]:
     """Paths that a file names are relative to that file."""
-    resolved = dict(nodes)
-    if "ssh-config" in resolved:
-        folder = os.path.dirname(os.path.abspath(path))
-        resolved["ssh-config"] = os.path.join(folder, os.path.expanduser(resolved["ssh-config"]))
+    folder = os.path.dirname(os.path.abspath(path))
+    resolved = dict(table)
+    for key in ("ssh-config", "output", "virtual-packages"):
+        if key in resolved:
+            resolved[key] = os.path.join(folder, os.path.expanduser(resolved[key]))
+    if "sources" in resolved:
+        resolved["sources"] = [os.path.join(folder, os.path.expanduser(each)) for each in resolved["sources"]]
     return resolved

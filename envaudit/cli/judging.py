@@ -6,7 +6,6 @@ import argparse
 import os
 from typing import Tuple
 
-from envaudit.cli import asking
 from envaudit.model import Finding, Verdict
 from envaudit.rules import Evidence, Policy, judge
 
@@ -20,10 +19,10 @@ def judged(evidence: Evidence, options: argparse.Namespace) -> Tuple[Tuple[Findi
 
 def _policy(options: argparse.Namespace) -> Policy:
     fail_on = getattr(options, "fail_on", None)
-    if asking.is_one_file():
+    try:
+        from envaudit.cli import configuration
+    except ImportError:  # the one-file form reads no TOML
         return Policy(fail_on=fail_on or Policy.fail_on)
-    from envaudit.cli import configuration
-
     gate = configuration.load(options.config, os.getcwd()).gate
     return Policy(
         fail_on=fail_on or gate.fail_on, require=Policy.require if gate.require is None else gate.require

@@ -21,6 +21,12 @@ COMMANDS: Dict[str, str] = {
     "show": "print the facts of a node or snapshot",
     "log": "what changed on a node, and when",
     "store": "verify or prune the store",
+    "lint": "judge an environment.yml, each finding with its line, without a solve",
+    "lock": "a conda-lock.yml from an environment.yml, audited, without conda on the machine",
+    "install": "an environment from a lock, whole or not at all",
+    "verify": "is an environment what the lock says, here or on every node",
+    "export": "a lock or a snapshot as a list that rebuilds it",
+    "mirror": "every package of a lock in a local channel, for clusters without a network",
     "trust": "honour the executing keys of this folder's envaudit.toml",
     "bundle": "write the one-file form, which runs anywhere with Python 3.8 or newer",
 }

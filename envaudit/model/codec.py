@@ -26,6 +26,7 @@ SECTION_SCHEMAS: Mapping[str, int] = {
     "conda": 1,
     "cuda": 1,
     "env": 1,
+    "files": 1,
     "git": 1,
     "gpu": 1,
     "host": 1,

@@ -5,6 +5,9 @@ A section module has
 - `SCHEMA`: the number of its facts' layout, from 1;
 - `DEADLINE_S`: the seconds after which it is ended, `DEFAULT_DEADLINE_S` when it has none;
 - `read(context) -> Answer`.
+
+What takes too long for every snapshot stands outside that folder, in `ON_REQUEST`: it is read only
+where it is asked for by name.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from typing import Iterable, List, Set
 from envaudit.probe import sections
 
 DEFAULT_DEADLINE_S = 5.0
+
+# Section to its module.
+ON_REQUEST = {"files": "envaudit.probe.files"}
 
 
 def section_names() -> List[str]:
@@ -47,7 +53,7 @@ def load_section(name: str) -> ModuleType:
     Raises:
         ImportError: there is none of that name, or it does not import on this Python.
     """
-    return import_module(f"{sections.__name__}.{name}")
+    return import_module(ON_REQUEST.get(name) or f"{sections.__name__}.{name}")
 
 
 def section_modules() -> List[ModuleType]:

@@ -106,7 +106,7 @@ def _wanted(names: Optional[List[str]]) -> List[str]:
     if names is None:
         return known
     for name in names:
-        if name not in known:
+        if name not in known and name not in registry.ON_REQUEST:
             raise Refused(f"there is no section {name!r}; there are {', '.join(known)}.")
     return sorted(set(names))
 

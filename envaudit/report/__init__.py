@@ -59,6 +59,8 @@ class Report:
         missing: nodes that gave no evidence.
         nodes: labels of the nodes that did and are judged.
         sections: names of those that were looked at.
+        about: what was looked at where it was no nodes, `environment.yml`; the findings' paths are
+            then places in files, `environment.yml:12:5`.
         comparing: whether the nodes were compared with each other or with a reference.
         reference: what they were compared with, where it is not one of them: `node[01-04]@good`.
         outcome: what a pass says instead of "4 nodes alike, 12 sections".
@@ -77,6 +79,7 @@ class Report:
     missing: Mapping[str, Missing] = field(default_factory=dict)
     nodes: Tuple[str, ...] = ()
     sections: Tuple[str, ...] = ()
+    about: str = ""
     comparing: bool = True
     reference: str = ""
     outcome: str = ""

@@ -57,7 +57,7 @@ def layout(report: Report) -> List[Line]:
             )
             for stage in report.stages
         ],
-        *(_block(nodes, findings, basis, report.verbose) for nodes, findings in _blocks(report.findings)),
+        *(_block(nodes, findings, basis, report) for nodes, findings in _blocks(report.findings)),
         fact_lines(report.facts, report.sections, report.verbose),
         timeline_lines(report.timeline, report.verbose),
     ]
@@ -76,8 +76,8 @@ def _blocks(findings: Sequence[Finding]) -> Iterator[Tuple[Tuple[str, ...], List
     yield from blocks.items()
 
 
-def _block(nodes: Tuple[str, ...], findings: Sequence[Finding], basis: str, verbose: bool) -> List[Line]:
-    rows = [row for finding in findings for row in _rows(finding, basis, verbose)]
+def _block(nodes: Tuple[str, ...], findings: Sequence[Finding], basis: str, report: Report) -> List[Line]:
+    rows = [row for finding in findings for row in _rows(finding, basis, report)]
     label_width = max((len(row.label) for row in rows if row.cells), default=0)
     cell_width = max((len(row.cells[0]) for row in rows if row.cells), default=0)
     second_width = max((len(row.cells[1]) for row in rows if row.tail and row.cells), default=0)
@@ -88,7 +88,7 @@ def _block(nodes: Tuple[str, ...], findings: Sequence[Finding], basis: str, verb
         indent = " " * (len(_INDENT) + label_width + 2)
         lines = [line(indent, Span(f"{heads[0]:<{cell_width}}  {heads[1]}", "head"))]
     else:
-        lines = [line(Span(printable(fold(nodes)) or "this run", "head"))]
+        lines = [line(Span(printable(fold(nodes) or report.about) or "this run", "head"))]
     for row in rows:
         lines += _row_lines(row, label_width, (cell_width, second_width))
     return lines
@@ -108,7 +108,8 @@ def _row_lines(row: Row, label_width: int, widths: Tuple[int, int]) -> List[Line
     return [tuple(spans), *(line(_INDENT, Span(text, "dim")) for text in row.below)]
 
 
-def _rows(finding: Finding, shared: str, verbose: bool) -> Iterator[Row]:
+def _rows(finding: Finding, shared: str, report: Report) -> Iterator[Row]:
+    verbose = report.verbose
     lead = f"  {LETTERS[finding.severity]} {finding.rule}  "
     limit = None if verbose else _FOLDED_LINES
     notes = tuple(printable(text) for text in (*_first(finding.evidence, limit), finding.hint) if text)
@@ -124,7 +125,8 @@ def _rows(finding: Finding, shared: str, verbose: bool) -> Iterator[Row]:
     tail = ""
     if len({drift.basis for drift in comparable}) == 1 and comparable[0].basis != shared:
         tail, shared = _basis_text(comparable[0]), comparable[0].basis
-    yield Row(lead, finding.severity, printable(finding.message), tail=tail, below=notes)
+    where = f"{finding.path}: " if report.about and finding.path else ""
+    yield Row(lead, finding.severity, printable(f"{where}{finding.message}"), tail=tail, below=notes)
     for drift in comparable[:limit]:
         yield from _drift_rows(drift, finding.nodes, finding.path, shared, verbose)
     if len(comparable) > len(comparable[:limit]):

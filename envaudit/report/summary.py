@@ -61,6 +61,8 @@ def _fail_line(report: Report, took: str) -> Line:
         counts = _severity_counts(judged, ("info",))
     asked = len(report.nodes) + len(report.missing)
     where = f" {printable(fold(nodes))}" if nodes else ""
+    if report.about and worst.path and not nodes:
+        where = f" {printable(worst.path)}"
     on = f" on {len(nodes)} of {_count(asked, 'node')}" if nodes else ""
     return line(Span("FAIL", "error"), f" {worst.rule}{where}: {counts}{on}, {took}")
 
@@ -78,6 +80,8 @@ def _pass_text(report: Report) -> str:
     if report.outcome:
         return printable(report.outcome)
     remarks = _severity_counts(report.findings, ("warning", "info"))
+    if report.about:
+        return ", ".join([printable(report.about), remarks or "no findings"])
     alike = ""
     if report.comparing and not _comparable(report.drifts):
         alike = " like the reference" if report.reference else " alike"

@@ -30,7 +30,7 @@ _PLURALS = {
 )
 def facts_differ(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """One finding a drift; many drifts of one section on the same nodes are one finding."""
-    differing = [drift for drift in evidence.drifts if drift.kind != "unknown"]
+    differing = [drift for drift in evidence.drifts if drift.kind != "unknown" and drift.basis != "lock"]
     echoes = _echoes(differing)
     echoed = set(echoes.values())
     families: Dict[Tuple[Tuple[str, ...], str], List[Drift]] = {}

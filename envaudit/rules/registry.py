@@ -14,7 +14,13 @@ from envaudit.model.nodeset import natural_key
 
 # The ids that the rules of one subject, one module, may take; docs/rules.md is the register.
 SUBJECTS: Mapping[str, Tuple[int, int]] = {
-    "files": (0, 99),
+    "envfile": (0, 9),
+    "portability": (10, 19),
+    "pipsection": (20, 29),
+    "gpubuild": (30, 39),
+    "solving": (50, 59),
+    "lockfile": (60, 79),
+    "lockedcuda": (80, 89),
     "host": (100, 149),
     "clock": (150, 199),
     "lock": (200, 209),

@@ -18,10 +18,11 @@ MAY_IMPORT = {
     "probe": (),
     "store": ("model", "errors"),
     "transport": ("model", "errors", "probe"),
+    "lock": ("model", "errors"),
     "diff": ("model", "errors"),
     "rules": ("model", "errors"),
     "report": ("model", "errors"),
-    "cli": ("model", "errors", "probe", "store", "transport", "diff", "rules", "report"),
+    "cli": ("model", "errors", "probe", "store", "transport", "lock", "diff", "rules", "report"),
 }
 # The version is a constant that every room may carry.
 EVERYWHERE = {"envaudit", "_version"}

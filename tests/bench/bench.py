@@ -3,7 +3,7 @@
 `nox -s bench` runs it in an environment with a CPU build of torch. Each line says what was measured,
 the promise, and whether it was kept; the exit code is 1 when one was not. Usage:
 
-    python tests/bench/bench.py [--runs N] [--only local,ssh,fleet]
+    python tests/bench/bench.py [--runs N] [--only local,ssh,fleet,lock]
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
     """Run the chosen measurements; 1 when a promise was not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="local,ssh,fleet")
+    parser.add_argument("--only", default="local,ssh,fleet,lock")
     options = parser.parse_args()
     kept = True
     for name in options.only.split(","):
@@ -99,7 +99,19 @@ def fleet(folder: Path, runs: int) -> bool:
     )
 
 
-MEASUREMENTS: dict[str, Callable[[Path, int], bool]] = {"local": local, "ssh": ssh, "fleet": fleet}
+def lock(folder: Path, runs: int) -> bool:
+    """Solving against half a million records, and against real metadata."""
+    from tests.bench.bench_lock import real, synthetic
+
+    return synthetic(folder / "synthetic", runs) & real(folder / "real", runs)
+
+
+MEASUREMENTS: dict[str, Callable[[Path, int], bool]] = {
+    "local": local,
+    "ssh": ssh,
+    "fleet": fleet,
+    "lock": lock,
+}
 
 
 def say(text: str, kept: bool) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envaudit.cli import configuration, trusted
-from envaudit.cli.configuration import Gate, Nodes
+from envaudit.cli.configuration import Gate, Lock, Nodes
 from envaudit.errors import InputError, UsageError
 
 
@@ -126,3 +126,47 @@ def test_file_that_is_not_toml_is_a_usage_error_with_its_place(project: Path) ->
     (project / "envaudit.toml").write_text("[nodes\n")
     with pytest.raises(UsageError, match="line 1"):
         configuration.load(None, str(project))
+
+
+def test_lock_table_has_paths_relative_to_its_file(project: Path) -> None:
+    """Wherever below it the command is started."""
+    (project / "envaudit.toml").write_text(
+        '[lock]\nsources = ["envs/train.yml"]\noutput = "locks/train.yml"\nplatforms = ["linux-64"]\n'
+        'virtual-packages = "vp.yml"\nchannel-priority = "strict"\n'
+    )
+    expected = Lock(
+        sources=(str(project / "envs/train.yml"),),
+        output=str(project / "locks/train.yml"),
+        platforms=("linux-64",),
+        virtual_packages=str(project / "vp.yml"),
+        channel_priority="strict",
+    )
+    assert expected == configuration.load(None, str(project / "deep")).lock
+
+
+@pytest.mark.parametrize("output", ["../elsewhere.yml", "/etc/elsewhere.yml", "~/elsewhere.yml", "a/../../b"])
+def test_output_of_a_discovered_file_stays_inside_its_folder(project: Path, output: str) -> None:
+    """A repository under test must not have the auditor's files overwritten; `--config` may."""
+    file = project / "envaudit.toml"
+    file.write_text(f'[lock]\noutput = "{output}"\n')
+    with pytest.raises(UsageError, match="leaves the folder"):
+        configuration.load(None, str(project))
+    assert configuration.load(str(file), str(project)).lock.output is not None
+
+
+def test_lock_table_with_faults_names_them_all(project: Path) -> None:
+    """Each with its key path."""
+    (project / "envaudit.toml").write_text(
+        '[lock]\nsources = "environment.yml"\nchannel-priority = "loose"\nplattforms = []\n'
+    )
+    with pytest.raises(UsageError) as raised:
+        configuration.load(None, str(project))
+    text = str(raised.value)
+    assert all(
+        part in text
+        for part in (
+            "lock.sources: expected a list of environment files, got 'environment.yml'",
+            "lock.channel-priority: expected one of strict, flexible, disabled, got 'loose'",
+            "lock.plattforms: unknown key, did you mean 'platforms'?",
+        )
+    )

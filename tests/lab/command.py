@@ -15,6 +15,8 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 from tests.lab.cluster import Cluster
 
 PROJECT = Path(__file__).resolve().parents[2]
+# The commands that ask nodes, and so take the configuration.
+_ASKING = ("snapshot", "diff", "show", "verify")
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Command:
     @contextmanager
     def running(self, name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """One command while it runs, in a session of its own; it is killed where it outlives the block."""
-        options = ["--config", str(self.folder / "lab.toml")] if name in ("snapshot", "diff", "show") else []
+        options = ["--config", str(self.folder / "lab.toml")] if name in _ASKING else []
         process = subprocess.Popen(
             [sys.executable, "-m", "envaudit", name, *options, *arguments],
             cwd=self.folder,

@@ -157,3 +157,15 @@ def test_conda_itself_is_named_from_its_own_records(fake_node: Callable[[str], C
     answer = conda.read(fake_node("healthy-h100"))
     assert {"executable": "/opt/conda/bin/conda", "version": "24.1.2"} == answer.notes["conda"]
     assert "train" == answer.facts["name"]
+
+
+def test_addresses_of_packages_are_notes_without_secrets(make_node: MakeNode) -> None:
+    """What rebuilds the environment; two mirrors of one channel are no difference."""
+    url = "https://ann:secret@host/t/TOKEN/conda-forge/linux-64/numpy-1.26.4-py311_0.conda"
+    answer = read(
+        make_node, {"n.json": json.dumps(record(url=url)), "b.json": '{"name": "b", "version": "1"}'}
+    )
+    assert ["numpy"] == list(answer.notes["urls"])
+    assert "secret" not in answer.notes["urls"]["numpy"]
+    assert "TOKEN" not in answer.notes["urls"]["numpy"]
+    assert answer.notes["urls"]["numpy"].endswith("/conda-forge/linux-64/numpy-1.26.4-py311_0.conda")

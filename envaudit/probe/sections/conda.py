@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from envaudit.probe.channels import canonical_channel
 from envaudit.probe.context import Answer, Context
-from envaudit.probe.secrets import clean
+from envaudit.probe.secrets import clean, clean_url
 
 SCHEMA = 1
 # On a network file system that has not seen them, hundreds of small files take seconds.
@@ -49,6 +49,8 @@ def _environment(context: Context, prefix: str, meta: str, names: List[str]) -> 
     packages: Dict[str, Any] = {}
     twice: Dict[str, List[Any]] = {}  # an interrupted update leaves two records of one package
     channels: Dict[str, Optional[str]] = {}
+    # Where each was fetched: what rebuilds the environment, and no fact, since mirrors differ.
+    urls: Dict[str, str] = {}
     for name in names:
         if not name.endswith(".json"):
             continue
@@ -59,6 +61,8 @@ def _environment(context: Context, prefix: str, meta: str, names: List[str]) -> 
             if record["name"] in packages:
                 twice.setdefault(record["name"], [packages[record["name"]]]).append(package)
             packages[record["name"]] = package
+            if isinstance(record.get("url"), str):
+                urls[record["name"]] = clean_url(record["url"])
         except OSError as error:
             errors.append(f"{path}: {error.strerror}")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -71,7 +75,7 @@ def _environment(context: Context, prefix: str, meta: str, names: List[str]) -> 
     }
     if twice:
         facts["duplicates"] = twice
-    notes: Dict[str, Any] = {"conda": _conda(context, prefix)}
+    notes: Dict[str, Any] = {"conda": _conda(context, prefix), "urls": urls}
     try:
         facts["pinned"] = _lines(context, os.path.join(meta, "pinned"))
         history = _lines(context, os.path.join(meta, "history"))

@@ -1,0 +1,155 @@
+"""`envaudit verify`: is an environment what the lock says, here or on every node?"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from envaudit._version import __version__
+from envaudit.cli import asking
+from envaudit.cli.judging import judged
+from envaudit.cli.locks import add_lock_options, categories_of, platform_here
+from envaudit.cli.output import add_output_options, check_output_options, emit
+from envaudit.cli.selection import add_node_options, this_node
+from envaudit.diff import compare_to_reference
+from envaudit.errors import UsageError
+from envaudit.lock.expected import expected_fingerprint, held_against, platform_of
+from envaudit.lock.lockfile import Lock, read_lock
+from envaudit.model import Fingerprint, Snapshot
+from envaudit.model.codec import fingerprint_of_answer
+from envaudit.model.finding import THRESHOLDS
+from envaudit.probe.channels import canonical_channel
+from envaudit.report import Report, Stage
+from envaudit.rules import Evidence
+
+# What is compared, and what is read beside it: the machine's architecture, C library and driver.
+COMPARED = ("conda", "packages")
+BESIDE = ("host", "gpu")
+# Sections that stand only in this command's fingerprints.
+FILES, LOCK = "files", "lock"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options of `envaudit verify`."""
+    parser.add_argument("lock", metavar="LOCK", help="a conda-lock.yml")
+    group = parser.add_argument_group("what is verified")
+    group.add_argument("--prefix", metavar="DIR", help="this environment; nothing of it is executed")
+    group.add_argument(
+        "--no-files", action="store_true", help="compare the records alone, and hash no installed file"
+    )
+    add_lock_options(group)
+    group.add_argument("--fail-on", choices=tuple(THRESHOLDS), help="default: error")
+    add_node_options(parser)
+    add_output_options(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Read both sides, compare, judge, report."""
+    began = time.monotonic()
+    check_output_options(options)
+    lock = read_lock(options.lock)
+    platform = platform_here(options)
+    snapshot = _found(options)
+    expected = {node.node: _expected(lock, options, node, platform) for node in snapshot.fingerprints}
+    suffix = f"@{lock.path.rpartition('/')[2]}"
+    pairs = {node.node: held_against(expected[node.node], node) for node in snapshot.fingerprints}
+    drifts = compare_to_reference(
+        {node: pair[0] for node, pair in pairs.items()},
+        {node: pair[1] for node, pair in pairs.items()},
+        basis="lock",
+        suffix=suffix,
+    )
+    files = () if options.no_files else (FILES,)
+    evidence = Evidence(
+        fingerprints=snapshot.fingerprints,
+        missing=snapshot.missing,
+        drifts=drifts,
+        sections=(*COMPARED, *files, LOCK),
+        references=tuple(replace(each, node=f"{node}{suffix}") for node, each in expected.items()),
+    )
+    findings, verdict = judged(evidence, options)
+    nodes = tuple(node.node for node in snapshot.fingerprints)
+    text = _amount(lock, list(expected.values()))
+    report = Report(
+        command="verify",
+        tool=__version__,
+        verdict=verdict,
+        findings=findings,
+        drifts=drifts,
+        missing=snapshot.missing,
+        nodes=nodes,
+        sections=(*COMPARED, *files),
+        reference=lock.path,
+        outcome=f"{_count(nodes)} as locked, {text}",
+        elapsed_s=time.monotonic() - began,
+        verbose=options.verbose,
+        stages=_examined(snapshot.fingerprints),
+    )
+    emit(report, options)
+    return verdict.exit_code
+
+
+def _found(options: argparse.Namespace) -> Snapshot:
+    """The environment of `--prefix`, or what the nodes answer."""
+    files = () if options.no_files else (FILES,)
+    if options.prefix is None:
+        options.section = [*BESIDE, *COMPARED, *files]
+        return asking.ask_selected(options)
+    if options.nodes or options.hostfile or options.all or options.python:
+        raise UsageError(
+            "--prefix names an environment of this machine, so it takes no nodes",
+            next_step="On nodes, name the environment's interpreter: --python DIR/bin/python.",
+        )
+    from envaudit.probe import Refused
+    from envaudit.probe.static import read_prefix
+
+    try:
+        answer = read_prefix(options.prefix, tool=__version__, sections=(*COMPARED, *files))
+    except Refused as error:
+        raise UsageError(str(error), where="--prefix") from None
+    return Snapshot((fingerprint_of_answer(answer, node=this_node(), source="probe", where="probe"),))
+
+
+def _expected(lock: Lock, options: argparse.Namespace, found: Fingerprint, platform: str) -> Fingerprint:
+    return expected_fingerprint(
+        lock,
+        options.platform or platform_of(found, platform),
+        found.node,
+        channel_name=canonical_channel,
+        tool=__version__,
+        captured_at=found.captured_at,
+        categories=categories_of(options),
+    )
+
+
+def _amount(lock: Lock, expected: Sequence[Fingerprint]) -> str:
+    """`12 packages of train.conda-lock.yml for linux-64`."""
+    counts = {
+        str(each.sections[LOCK].facts["platform"]): sum(
+            len(table) for name in COMPARED for table in _tables(each, name)
+        )
+        for each in expected
+    }
+    told = ", ".join(f"{count} packages for {platform}" for platform, count in sorted(counts.items()))
+    return told or f"nothing of {lock.path}"
+
+
+def _tables(fingerprint: Fingerprint, section: str) -> list[dict[str, object]]:
+    return [table for table in fingerprint.sections[section].facts.values() if isinstance(table, dict)]
+
+
+def _examined(fingerprints: Sequence[Fingerprint]) -> tuple[Stage, ...]:
+    counts = [
+        count
+        for fingerprint in fingerprints
+        if FILES in fingerprint.sections
+        for count in [fingerprint.sections[FILES].notes.get("examined")]
+        if isinstance(count, int)
+    ]
+    return (Stage("files", f"{sum(counts)} hashed"),) if counts else ()
+
+
+def _count(nodes: Sequence[str]) -> str:
+    return "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"

@@ -1,0 +1,341 @@
+"""Package files by hash: taken from the cache or fetched, and never handed on unchecked.
+
+The cache holds archives, not extracted packages: an archive is checked whole, by its hash, every
+time it is used, so that a cache that somebody spoiled is found out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import re
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import IO, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from envaudit.errors import EnvauditError, InputError, NeededError
+from envaudit.lock.lockfile import LockedPackage
+from envaudit.lock.opener import Opener, printable_url
+
+_CHUNK_BYTES = 1 << 18
+# It becomes a path here.
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!~-]{0,250}\Z")
+_CONDA_ENDINGS = (".conda", ".tar.bz2")
+_PIP_ENDINGS = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tar.xz", ".tgz")
+_AT_ONCE = 8
+# A file that a web server or a login portal answers with instead of a package.
+_WEB_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
+
+
+class Progress(Protocol):
+    """Who is told how far a long work is."""
+
+    def begin(self, phase: str, total: int) -> None:
+        """A phase of so many steps starts."""
+
+    def advance(self, what: str) -> None:
+        """One step of it is done."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One file that a lock names.
+
+    Attributes:
+        name: its file name.
+        urls: where it may be fetched, in this order; may hold credentials and are never printed.
+        sha256, md5: what it must hash to, in hex; one of them is needed.
+    """
+
+    name: str
+    urls: tuple[str, ...] = field(repr=False)
+    sha256: str | None
+    md5: str | None
+
+    @property
+    def key(self) -> str:
+        """Its folder in the cache."""
+        return self.sha256 or f"md5-{self.md5}"
+
+
+def wanted(package: LockedPackage, urls: Sequence[str]) -> Wanted:
+    """The file of a package, to be fetched from `urls`.
+
+    Raises:
+        InputError: the lock has no hash for it, or its URL ends in no name of a package file.
+    """
+    endings = _CONDA_ENDINGS if package.manager == "conda" else _PIP_ENDINGS
+    if not _FILE_NAME.match(package.file_name) or not package.file_name.endswith(endings):
+        raise InputError(
+            f"the URL of {package.name} ({package.manager}) ends in no name of a package file",
+            where=printable_url(package.url),
+            next_step="Make the lock again with 'envaudit lock'.",
+        )
+    if not package.sha256 and not package.md5:
+        raise InputError(
+            f"the lock has no hash for {package.name} ({package.manager}, {package.platform})",
+            why="what cannot be checked is not installed",
+            next_step="Make the lock again with 'envaudit lock'.",
+        )
+    return Wanted(package.file_name, tuple(urls), package.sha256, package.md5)
+
+
+def fetch_all(
+    files: Sequence[Wanted],
+    cache: str,
+    *,
+    opener: Opener,
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> dict[Wanted, str]:
+    """Paths of checked files, some in the cache, those of file:// URLs where they lie.
+
+    Args:
+        files: what is needed.
+        cache: a folder, made where it is not there.
+        opener: how to reach the network.
+        offline: take nothing from the network; file:// and the cache are still there.
+        progress: is told of each file.
+
+    Raises:
+        InputError: a file hashes to something else than the lock says.
+        NeededError: a file cannot be had, or the cache cannot be written.
+    """
+    if progress is not None:
+        progress.begin("fetch", len(files))
+    stop = threading.Event()
+    done: dict[Wanted, str] = {}
+
+    def one(file: Wanted) -> None:
+        path = _Fetch(file, cache, opener, offline, stop).path()
+        done[file] = path
+        if progress is not None:
+            progress.advance(file.name)
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch") as pool:
+        futures = [pool.submit(one, file) for file in dict.fromkeys(files)]
+        try:
+            finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            errors = [future.exception() for future in finished if future.exception() is not None]
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+        if errors:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise _worst(errors)
+    return done
+
+
+def _worst(errors: Sequence[BaseException | None]) -> BaseException:
+    """A wrong hash before a file that could not be had: the first is no matter of waiting."""
+    found = [error for error in errors if error is not None]
+    return next((error for error in found if isinstance(error, InputError)), found[0])
+
+
+def hashes_match(path: str, sha256: str | None, md5: str | None) -> tuple[bool, str]:
+    """Whether a file is the one that a lock means, and what it hashes to.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest = _digest(sha256)
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest() == (sha256 or md5 or "").lower(), digest.hexdigest()
+
+
+def _digest(sha256: str | None) -> Any:
+    return hashlib.sha256() if sha256 else hashlib.md5(usedforsecurity=False)
+
+
+class _Stopped(Exception):
+    """Another file failed: this one is not needed any more."""
+
+
+class _Fetch:
+    """One file on its way."""
+
+    def __init__(
+        self, file: Wanted, cache: str, opener: Opener, offline: bool, stop: threading.Event
+    ) -> None:
+        self.file, self.opener, self.offline, self.stop = file, opener, offline, stop
+        self.folder = os.path.join(cache, file.key[:2], file.key)
+
+    def path(self) -> str:
+        """Where the checked file lies."""
+        cached = os.path.join(self.folder, self.file.name)
+        if os.path.isfile(cached):
+            if hashes_match(cached, self.file.sha256, self.file.md5)[0]:
+                return cached
+            os.unlink(cached)
+        failures: list[EnvauditError] = []
+        for url in self.file.urls:
+            try:
+                if url.startswith("file:"):
+                    return self._local(url)
+                if not self.offline:
+                    return self._fetched(url, cached)
+            except EnvauditError as error:
+                failures.append(error)
+        if failures:
+            raise next((each for each in failures if isinstance(each, InputError)), failures[0])
+        raise NeededError(
+            f"{self.file.name} is not here, and --offline forbids to fetch it",
+            next_step="Make a mirror where there is a network: envaudit mirror LOCK --to DIR.",
+        )
+
+    def _local(self, url: str) -> str:
+        path = unquote(urlsplit(url).path)
+        try:
+            good, found = hashes_match(path, self.file.sha256, self.file.md5)
+        except OSError as error:
+            raise NeededError(
+                f"{self.file.name} cannot be read", where=path, why=error.strerror or str(error)
+            ) from None
+        if not good:
+            raise self._wrong_hash(path, found)
+        return path
+
+    def _fetched(self, url: str, cached: str) -> str:
+        attempts = self.opener.attempts
+        for attempt in range(1, attempts + 1):
+            try:
+                return self._download(url, cached)
+            except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+                if attempt == attempts or not _may_pass(error):
+                    raise self._failure(url, error) from None
+                self.stop.wait(0.2 * 2**attempt)
+        raise AssertionError("a loop without an end")
+
+    def _download(self, url: str, cached: str) -> str:
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+        except OSError as error:
+            raise _cache_failure(self.folder, error) from None
+        part = os.path.join(self.folder, f".part-{os.getpid()}-{threading.get_ident()}")
+        digest = _digest(self.file.sha256)
+        try:
+            with self.opener.open(url) as answer, _created(part) as out:
+                head = self._copy(answer, out, digest)
+            if digest.hexdigest() != (self.file.sha256 or self.file.md5 or "").lower():
+                raise self._wrong_hash(printable_url(url), digest.hexdigest(), head)
+            os.replace(part, cached)
+        finally:
+            if os.path.exists(part):
+                os.unlink(part)
+        return cached
+
+    def _copy(self, answer: Any, out: IO[bytes], digest: Any) -> bytes:
+        head = b""
+        announced = answer.headers.get("Content-Length")
+        size_bytes = 0
+        while chunk := answer.read(_CHUNK_BYTES):
+            if self.stop.is_set():
+                raise _Stopped
+            head = head or chunk[:200]
+            digest.update(chunk)
+            size_bytes += len(chunk)
+            try:
+                out.write(chunk)
+            except OSError as error:
+                raise _cache_failure(self.folder, error) from None
+        if announced is not None and announced.isdigit() and size_bytes < int(announced):
+            raise http.client.IncompleteRead(b"", int(announced) - size_bytes)
+        return head
+
+    def _wrong_hash(self, where: str, found: str, head: bytes = b"") -> InputError:
+        kind = "sha256" if self.file.sha256 else "md5"
+        if _WEB_PAGE.match(head):
+            return InputError(
+                f"a web page came instead of {self.file.name}",
+                where=where,
+                next_step="A proxy or a login portal may stand between: open the address in a browser.",
+            )
+        return InputError(
+            f"{self.file.name} is not the file that the lock means",
+            where=where,
+            why=f"{kind} is {found}, the lock has {self.file.sha256 or self.file.md5}",
+            next_step="The file was replaced or damaged: ask who runs that channel, then lock again.",
+        )
+
+    def _failure(self, url: str, error: Exception) -> NeededError:
+        return NeededError(
+            f"{self.file.name} cannot be fetched",
+            where=printable_url(url),
+            why=_reason(error),
+            next_step=_advice(error),
+        )
+
+
+def _created(path: str) -> IO[bytes]:
+    try:
+        return open(path, "xb")
+    except OSError as error:
+        raise _cache_failure(path, error) from None
+
+
+def _cache_failure(path: str, error: OSError) -> NeededError:
+    return NeededError(
+        "the package cache cannot be written",
+        where=os.path.dirname(path),
+        why=error.strerror or str(error),
+        next_step="Free space there, or choose another place with --cache DIR.",
+    )
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the same question may have a better answer in a moment."""
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code >= 500 or error.code == 429
+    return True
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"HTTP {error.code} {error.reason}"
+    if isinstance(error, http.client.IncompleteRead):
+        return "the answer ended before its announced length"
+    if isinstance(error, urllib.error.URLError):
+        reason = error.reason
+        return str(getattr(reason, "strerror", None) or reason)
+    return str(error) or type(error).__name__
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError) and error.code in (401, 403):
+        return "Give the credentials of that channel in .condarc or the keyring."
+    if isinstance(error, urllib.error.HTTPError) and error.code == 404:
+        return "The channel has removed it, or the mirror lacks it: lock again, or try another mirror."
+    return "Check the network, the proxy and the mirrors of .condarc; then run it again."
+
+
+def default_cache(environ: Mapping[str, str] | None = None) -> str:
+    """The user's cache of package files, `$XDG_CACHE_HOME/envaudit/packages`."""
+    environ = os.environ if environ is None else environ
+    base = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "envaudit", "packages")
+
+
+def copy_file(source: str, target: str) -> None:
+    """A file under another name, whole or not at all.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    part = f"{target}.part-{os.getpid()}"
+    try:
+        shutil.copyfile(source, part)
+        os.replace(part, target)
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)

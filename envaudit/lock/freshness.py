@@ -1,0 +1,177 @@
+"""Whether a lock still says what its sources ask for, and if not, what changed.
+
+A lock that envaudit made carries its inputs, and comparing them needs neither conda-lock nor a
+solver. A lock of another tool has only conda-lock's content hash: where that differs, the cause is
+looked for in what the lock holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from envaudit.lock.inputs import Inputs, inputs_of
+from envaudit.lock.lockfile import Lock
+from envaudit.lock.names import TABLE
+from envaudit.lock.sourcefile import SourceFile
+from envaudit.lock.virtual import NO_CUDA, VirtualPackages, virtual_packages
+from envaudit.model.canonical import Fact
+from envaudit.model.section import Section
+
+NAME = "freshness"
+SCHEMA = 1
+
+_UNKNOWN_CAUSE = (
+    "the content hash of {platforms} is another one; every spec is still met, so what changed is a spec "
+    "that the locked version meets too, or the virtual packages"
+)
+
+
+class _Line(NamedTuple):
+    """One recorded dependency: `dev: pip wandb >=0.16` is dev, pip, wandb, >=0.16."""
+
+    category: str
+    manager: str
+    name: str
+    rest: str
+
+
+def freshness_section(
+    lock: Lock,
+    sources: Sequence[SourceFile],
+    *,
+    platforms: Sequence[str] = (),
+    virtual: VirtualPackages | None = None,
+    table: str = TABLE,
+) -> Section:
+    """The facts of a lock's freshness: `changes`, one line each, empty for a fresh lock.
+
+    Args:
+        lock: as it is on disk.
+        sources: as they are now.
+        platforms: what the lock should be for, where somebody said so.
+        virtual: the virtual packages, where somebody chose them; else those of the lock stand.
+        table: the name table.
+
+    Raises:
+        UsageError: an unknown platform. InputError: a source that conda-lock cannot read.
+    """
+    wanted = list(platforms) or list(lock.platforms)
+    changes = [*_signed("platforms", lock.platforms, wanted)]
+    common = [platform for platform in wanted if platform in lock.platforms]
+    recorded = Inputs.from_custom(lock.custom)
+    if recorded is None:
+        changes += _by_hash(lock, sources, common, virtual, table)
+    else:
+        changes += changes_between(recorded, inputs_of(sources, common, virtual))
+    facts: dict[str, Fact] = {"path": lock.path, "changes": list(changes), "by_hash": recorded is None}
+    return Section(NAME, SCHEMA, "ok", facts)
+
+
+def changes_between(before: Inputs, now: Inputs) -> list[str]:
+    """What differs: `channels: +pytorch`, `numpy: >=1.20 → >=1.26`, `pip: +wandb`.
+
+    Virtual packages count only where both sides have some. A change that not all platforms of
+    `now` share is followed by those that have it.
+    """
+    changes = [*_signed("channels", before.channels, now.channels)]
+    if not changes and before.channels != now.channels:
+        changes.append(f"channels: order is now {', '.join(now.channels)}")
+    per_platform = {
+        platform: [
+            *_spec_changes(before.specs.get(platform, ()), now.specs[platform]),
+            *_virtual_changes(before.virtual.get(platform, ()), now.virtual.get(platform, ())),
+        ]
+        for platform in now.specs
+    }
+    seen: dict[str, list[str]] = {}
+    for platform, lines in per_platform.items():
+        for line in lines:
+            seen.setdefault(line, []).append(platform)
+    return changes + [
+        line if len(where) == len(per_platform) else f"{line} ({', '.join(where)})"
+        for line, where in seen.items()
+    ]
+
+
+def _spec_changes(before: Iterable[str], now: Iterable[str]) -> Iterator[str]:
+    old, new = _grouped(before), _grouped(now)
+    for key in sorted({**old, **new}, key=lambda key: (key[1], key[2], key[0])):
+        category, manager, name = key
+        if old.get(key) == new.get(key):
+            continue
+        group = manager if category == "main" else f"{category} {manager}"
+        if key not in old:
+            yield f"{group}: +{' '.join([name, *new[key]]).strip()}"
+        elif key not in new:
+            yield f"{group}: -{name}"
+        else:
+            prefix = "" if group == "conda" else f"{group} "
+            yield f"{prefix}{name}: {_spoken(old[key])} → {_spoken(new[key])}"
+
+
+def _grouped(lines: Iterable[str]) -> dict[tuple[str, str, str], list[str]]:
+    grouped: dict[tuple[str, str, str], list[str]] = {}
+    for line in map(_parsed, lines):
+        grouped.setdefault((line.category, line.manager, line.name), []).append(line.rest)
+    return grouped
+
+
+def _parsed(text: str) -> _Line:
+    category, separator, rest = text.partition(": ")
+    # A marker or a URL may hold a colon too; a category is one word.
+    if not separator or " " in category:
+        category, rest = "main", text
+    manager, _, rest = rest.partition(" ")
+    name, _, rest = rest.partition(" ")
+    return _Line(category, manager, name, rest)
+
+
+def _spoken(rests: Sequence[str]) -> str:
+    return ", ".join(rest or "any" for rest in rests)
+
+
+def _virtual_changes(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    if not before or not now:
+        return
+    old = dict(text.split("=", 1) for text in before)
+    new = dict(text.split("=", 1) for text in now)
+    for name in sorted({**old, **new}):
+        if old.get(name) != new.get(name):
+            yield f"{name}: {old.get(name, 'none')} → {new.get(name, 'none')}"
+
+
+def _signed(subject: str, before: Iterable[str], now: Iterable[str]) -> Iterator[str]:
+    old, new = list(before), list(now)
+    signs = [f"+{each}" for each in new if each not in old] + [f"-{each}" for each in old if each not in new]
+    if signs:
+        yield f"{subject}: {', '.join(signs)}"
+
+
+def _by_hash(
+    lock: Lock,
+    sources: Sequence[SourceFile],
+    platforms: Sequence[str],
+    virtual: VirtualPackages | None,
+    table: str,
+) -> list[str]:
+    """What a lock of another tool says: nothing where conda-lock would take it for fresh."""
+    from envaudit.lock.assemble import accepted_hashes
+    from envaudit.lock.audit import lock_section
+
+    # Nobody recorded what was assumed: conda-lock's defaults, and its --without-cuda.
+    choices = [virtual] if virtual else [virtual_packages(), virtual_packages(cuda=NO_CUDA)]
+    accepted = accepted_hashes(sources, platforms, choices, table)
+    stale = [each for each in platforms if lock.content_hash.get(each) not in accepted[each]]
+    if not stale:
+        return []
+    channels = [each.text for source in sources for each in source.channels if each.text != "nodefaults"]
+    changes = [*_signed("channels", [each.url for each in lock.channels], dict.fromkeys(channels))]
+    facts = lock_section(lock, sources, table=table).facts["platforms"]
+    assert isinstance(facts, Mapping)
+    lines: dict[str, None] = {}
+    for platform in stale:
+        for spec in facts[platform]["unsatisfied"]:
+            lines[f"{spec['text']}: the lock has {spec['locked'] or 'none'}"] = None
+    changes += lines
+    return changes or [_UNKNOWN_CAUSE.format(platforms=", ".join(stale))]

@@ -1,0 +1,123 @@
+"""`envaudit export`: from a lock or a past snapshot back to something that rebuilds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from envaudit.lock.lockfile import parse_lock
+from tests.lock.channel import LocalChannel, build_channel
+from tests.lock.locks import BASE, lock_entry, pip_entry, small_lock, write_lock
+from tests.lock.packages import running_python
+from tests.lock.wheels_at_hand import write_wheel
+from tests.lock.workplace import Workplace
+
+LOCK = "train.conda-lock.yml"
+NUMPY_URL = f"{BASE}/linux-64/numpy-1.26.4-py310hb13e2d6_0.conda"
+
+
+@pytest.fixture
+def lock(workplace: Workplace, train_channel: LocalChannel, tmp_path: Path) -> Path:
+    """A lock of twelve conda packages and a wheel."""
+    path = small_lock(workplace.folder / LOCK, train_channel)
+    wheel, sha256 = write_wheel(tmp_path, "tiny-tool", "1.2.3")
+    entries = [*yaml.safe_load(path.read_text())["package"], pip_entry(wheel, "tiny-tool", "1.2.3", sha256)]
+    return write_lock(path, entries)
+
+
+def test_export_explicit_has_every_url_with_its_hash(workplace: Workplace, lock: Path) -> None:
+    """As conda takes it; the pip part is a comment, since conda's list has no place for it."""
+    lines = workplace.run("export", LOCK, "--as", "explicit").out.splitlines()
+    assert "@EXPLICIT" in lines
+    urls = [line for line in lines if not line.startswith(("#", "@"))]
+    assert 12 == len(urls)
+    (numpy,) = [line for line in urls if "/numpy-" in line]
+    md5 = next(p.md5 for p in parse_lock(lock.read_bytes(), LOCK).packages if p.name == "numpy")
+    assert f"{NUMPY_URL}#{md5}" == numpy
+    (pip,) = [line for line in lines if line.startswith("# pip ")]
+    assert pip.startswith("# pip tiny-tool @ file://")
+
+
+def test_export_environment_is_an_environment_file_with_builds(workplace: Workplace, lock: Path) -> None:
+    """Read back by YAML and by lint."""
+    ended = workplace.run("export", LOCK, "--as", "environment", "-o", "environment.yml")
+    assert (0, "") == (ended.code, ended.out)
+    document = yaml.safe_load((workplace.folder / "environment.yml").read_text())
+    assert ("train", [BASE, "nodefaults"]) == (document["name"], document["channels"])
+    assert "numpy=1.26.4=py310hb13e2d6_0" in document["dependencies"]
+    assert {"pip": ["tiny-tool==1.2.3"]} == document["dependencies"][-1]
+    linted = workplace.run("lint", "environment.yml")
+    assert 0 == linted.code, linted.out
+
+
+def test_export_requirements_have_hashes(workplace: Workplace, lock: Path) -> None:
+    """The pip part as pip takes it; conda's packages are comments."""
+    text = workplace.run("export", LOCK, "--as", "requirements").out
+    (line,) = [line for line in text.splitlines() if not line.startswith("#")]
+    assert line.startswith("tiny-tool==1.2.3 --hash=sha256:")
+    assert "#   numpy=1.26.4" in text
+
+
+def test_export_conda_lock_is_read_by_conda_lock_itself(workplace: Workplace, lock: Path) -> None:
+    """And holds the same packages as the lock it came from."""
+    from conda_lock.lockfile import parse_conda_lock_file
+
+    assert 0 == workplace.run("export", LOCK, "--as", "conda-lock", "-o", "again.yml").code
+    again = parse_conda_lock_file(workplace.folder / "again.yml")
+    before = parse_conda_lock_file(lock)
+    assert sorted(map(str, before.package)) == sorted(map(str, again.package))
+    assert before.metadata.content_hash == again.metadata.content_hash
+
+
+def test_export_of_a_lock_of_many_platforms_needs_one(workplace: Workplace, lock: Path) -> None:
+    """A platform that it lacks is a usage error with those that it has."""
+    ended = workplace.run("export", LOCK, "--as", "explicit", "--platform", "win-64")
+    assert (2, True) == (ended.code, "It has linux-64" in ended.err)
+
+
+@pytest.fixture
+def snapshot(workplace: Workplace, tmp_path: Path) -> str:
+    """A stored snapshot, tagged good, of an installed environment."""
+    channel = build_channel(tmp_path / "running", more=[running_python()])
+    workplace.mirror({BASE: channel.url})
+    python = running_python()[1]
+    entries = [
+        lock_entry(channel, f"python-{python['version']}-0_running"),
+        lock_entry(channel, "ca-certificates-2024.2.2-hbcca054_0"),
+    ]
+    write_lock(tmp_path / LOCK, entries)
+    assert 0 == workplace.run("install", LOCK, "--prefix", "env").code
+    ended = workplace.run("snapshot", "--python", str(tmp_path / "env/bin/python"), "--tag", "good")
+    assert ended.code in (0, 3), ended.err
+    (node,) = [path.name for path in (tmp_path / ".envaudit/tags/good").iterdir()]
+    return node.removesuffix(".json")
+
+
+def test_export_of_a_past_snapshot_rebuilds_the_environment(workplace: Workplace, snapshot: str) -> None:
+    """Snapshot to lock to a second environment, which verifies against the first lock."""
+    ended = workplace.run("export", f"{snapshot}@good", "--as", "conda-lock", "-o", "past.conda-lock.yml")
+    assert 0 == ended.code, ended.err
+    assert 0 == workplace.run("install", "past.conda-lock.yml", "--prefix", "again").code
+    assert 0 == workplace.run("verify", LOCK, "--prefix", "again").code
+
+
+def test_export_of_a_past_snapshot_as_a_list(workplace: Workplace, snapshot: str) -> None:
+    """The canonical addresses with their hashes."""
+    text = workplace.run("export", f"{snapshot}@good", "--as", "explicit").out
+    assert f"{BASE}/linux-64/ca-certificates-2024.2.2-hbcca054_0.conda#" in text
+
+
+def test_export_of_a_past_snapshot_as_an_environment_file(workplace: Workplace, snapshot: str) -> None:
+    """Versions, builds, channels."""
+    text = workplace.run("export", f"{snapshot}@good", "--as", "environment").out
+    document = yaml.safe_load(text)
+    assert "ca-certificates=2024.2.2=hbcca054_0" in document["dependencies"]
+    assert [BASE, "nodefaults"] == document["channels"]
+
+
+def test_export_of_an_unknown_tag_says_so(workplace: Workplace, snapshot: str) -> None:
+    """The nearest tag is named."""
+    ended = workplace.run("export", f"{snapshot}@god", "--as", "explicit")
+    assert (2, True) == (ended.code, "good" in ended.err), ended.err

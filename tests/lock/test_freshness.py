@@ -1,0 +1,98 @@
+"""What a lock was made for, kept in it, and what has changed since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envaudit.lock.freshness import changes_between
+from envaudit.lock.inputs import Inputs, inputs_of
+from envaudit.lock.virtual import virtual_packages
+from tests.lock.sources import source_of
+
+LINUX = ["linux-64"]
+
+
+def test_inputs_survive_the_metadata_of_a_lock(tmp_path: Path) -> None:
+    """Text to text and back."""
+    source = source_of(tmp_path, "python=3.10", "numpy >=1.20", pip=["tqdm"])
+    inputs = inputs_of([source], LINUX, virtual_packages(cuda="12.4"), "strict")
+    assert inputs == Inputs.from_custom(inputs.to_custom())
+
+
+def test_inputs_of_another_tool_are_none() -> None:
+    """And damaged ones too: the content hash decides then."""
+    assert Inputs.from_custom({}) is None
+    assert Inputs.from_custom({"envaudit_channels": "["}) is None
+    assert Inputs.from_custom({"envaudit_channels": "[1]"}) is None
+
+
+def test_inputs_do_not_hold_a_credential(tmp_path: Path) -> None:
+    """A lock is committed: a literal password is cut out of what it keeps."""
+    source = source_of(tmp_path, "python", pip=["x @ https://u:hunter2@host.example/x.whl"])
+    text = str(inputs_of([source], LINUX).to_custom())
+    assert ("hunter2" in text, "host.example/x.whl" in text) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (("numpy >=1.20",), ("numpy>=1.20",)),
+        (("numpy", "python"), ("python", "numpy")),
+        (("numpy  # needed",), ("numpy",)),
+    ],
+)
+def test_spelling_is_no_change(tmp_path: Path, before: tuple[str, ...], now: tuple[str, ...]) -> None:
+    """Spaces, comments and the order of dependencies."""
+    old = inputs_of([source_of(tmp_path, *before)], LINUX)
+    assert [] == changes_between(old, inputs_of([source_of(tmp_path, *now)], LINUX))
+
+
+def test_changes_are_named_one_by_one(tmp_path: Path) -> None:
+    """Channels, packages of conda, packages of pip, each with its sign."""
+    old = source_of(tmp_path, "numpy>=1.20", "scipy", pip=["tqdm==4.66.1"], channels=["conda-forge"])
+    new = source_of(
+        tmp_path, "numpy>=1.26", "jinja2=3.1", pip=["tqdm", "wandb"], channels=["conda-forge", "pytorch"]
+    )
+    expected = [
+        "channels: +pytorch",
+        "conda: +jinja2 =3.1",
+        "numpy: >=1.20 → >=1.26",
+        "conda: -scipy",
+        "pip tqdm: ==4.66.1 → any",
+        "pip: +wandb",
+    ]
+    assert expected == changes_between(inputs_of([old], LINUX), inputs_of([new], LINUX))
+
+
+def test_order_of_channels_is_a_change(tmp_path: Path) -> None:
+    """It is their priority."""
+    old = inputs_of([source_of(tmp_path, "a", channels=["x", "y"])], LINUX)
+    new = inputs_of([source_of(tmp_path, "a", channels=["y", "x"])], LINUX)
+    assert ["channels: order is now y, x"] == changes_between(old, new)
+
+
+def test_change_of_one_platform_names_it(tmp_path: Path) -> None:
+    """A selector has the line count there alone."""
+    both = ["linux-64", "osx-arm64"]
+    old = inputs_of([source_of(tmp_path, "numpy")], both)
+    new = inputs_of([source_of(tmp_path, "numpy", "jinja2  # [linux]")], both)
+    assert ["conda: +jinja2 (linux-64)"] == changes_between(old, new)
+
+
+def test_change_of_a_category_is_told_with_it(tmp_path: Path) -> None:
+    """`category: dev` of the source."""
+    old = inputs_of([source_of(tmp_path, "numpy", more="category: dev")], LINUX)
+    new = inputs_of([source_of(tmp_path, "numpy=2", pip=["tqdm"], more="category: dev")], LINUX)
+    assert ["dev conda numpy: any → =2", "dev pip: +tqdm"] == changes_between(old, new)
+
+
+def test_virtual_packages_count_where_somebody_chose_them(tmp_path: Path) -> None:
+    """`--check --cuda 12.4` against a lock for 11.4; without a choice those of the lock stand."""
+    source = source_of(tmp_path, "numpy")
+    old = inputs_of([source], LINUX, virtual_packages())
+    assert ["__cuda: 11.4 → 12.4"] == changes_between(
+        old, inputs_of([source], LINUX, virtual_packages(cuda="12.4"))
+    )
+    assert [] == changes_between(old, inputs_of([source], LINUX))

@@ -1,0 +1,94 @@
+"""Packages through the user's network: passwords, tokens, certificates, proxies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.lock.channel import LocalChannel, served
+from tests.lock.locks import BASE, small_lock
+from tests.lock.network import Quiet, QuietServer, serving
+from tests.lock.workplace import Workplace
+
+WORDS = ("install", "train.conda-lock.yml", "--prefix", "env")
+
+
+@pytest.fixture
+def place(workplace: Workplace, train_channel: LocalChannel) -> Workplace:
+    """A workplace with a lock of twelve packages."""
+    small_lock(workplace.folder / "train.conda-lock.yml", train_channel)
+    return workplace
+
+
+@pytest.mark.parametrize("kept", ["condarc", "netrc", "basic", "token", "nowhere"])
+def test_install_finds_the_user_s_credentials_and_prints_none(
+    place: Workplace, channels_root: Path, kept: str
+) -> None:
+    """In the address of the mirror, in netrc, in rattler's file; without them the answer is 401."""
+    token = "tok-en" if kept == "token" else ""
+    with served(channels_root, password="" if token else "ann:se-cret", token=token) as server:
+        url = f"{server.url}/train"
+        host = url.partition("://")[2].partition(":")[0]
+        if kept == "condarc":
+            url = url.replace("://", "://ann:se-cret@")
+        elif kept == "netrc":
+            path = place.folder / "netrc"
+            path.write_text(f"machine {host} login ann password se-cret\n")
+            path.chmod(0o600)
+            place.environment["NETRC"] = str(path)
+        elif kept in ("basic", "token"):
+            basic = {"BasicHTTP": {"username": "ann", "password": "se-cret"}}
+            path = place.folder / "auth.json"
+            path.write_text(json.dumps({host: {"CondaToken": token} if token else basic}))
+            place.environment["RATTLER_AUTH_FILE"] = str(path)
+        place.mirror({BASE: url})
+        ended = place.run(*WORDS)
+    assert (5 if kept == "nowhere" else 0) == ended.code, ended.err
+    assert "se-cret" not in ended.err + ended.out
+    assert ("HTTP 401" in ended.err) == (kept == "nowhere")
+    if kept != "nowhere":
+        records = "".join(path.read_text() for path in (place.folder / "env/conda-meta").glob("*.json"))
+        assert "se-cret" not in records
+        assert "tok-en" not in records
+
+
+def test_install_that_fails_at_a_mirror_with_a_password_does_not_print_it(
+    place: Workplace, channels_root: Path
+) -> None:
+    """Nor the token of its path."""
+    with served(channels_root, {".conda": "404"}, token="tok-en") as server:
+        place.mirror({BASE: server.url.replace("://", "://ann:se-cret@") + "/t/tok-en/train"})
+        ended = place.run(*WORDS)
+    assert (5, True) == (ended.code, "HTTP 404" in ended.err)
+    assert "se-cret" not in ended.err
+    assert "tok-en" not in ended.err
+
+
+@pytest.mark.parametrize(("verify", "code"), [("bundle", 0), (False, 0), (True, 5), ("/nowhere.pem", 5)])
+def test_install_trusts_whom_the_settings_trust(
+    place: Workplace, https_channel: str, certificates: Path, verify: object, code: int
+) -> None:
+    """A bundle of the user's own, nobody asked, the system's list, and a bundle that is not there."""
+    ssl_verify = str(certificates / "ca.pem") if verify == "bundle" else verify
+    place.mirror({BASE: https_channel}, ssl_verify=ssl_verify)
+    ended = place.run(*WORDS)
+    assert code == ended.code, ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_install_goes_through_the_proxy_of_the_settings(place: Workplace, channels_root: Path) -> None:
+    """A name that only the proxy can reach."""
+    asked = []
+
+    class Proxy(Quiet):
+        def translate_path(self, path: str) -> str:
+            asked.append(path)
+            return str(channels_root) + path.removeprefix("http://conda.invalid")
+
+    with serving(QuietServer(("127.0.0.1", 0), Proxy)) as port:
+        place.mirror({BASE: "http://conda.invalid/train"}, proxy_servers={"http": f"http://127.0.0.1:{port}"})
+        ended = place.run(*WORDS)
+    assert 0 == ended.code, ended.err
+    assert 12 == len(asked)
