@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from envaudit.cli import trusted
 from envaudit.errors import InputError, UsageError
@@ -24,8 +24,7 @@ PRIORITIES = ("strict", "flexible", "disabled")
 _MAX_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class Nodes:
+class Nodes(NamedTuple):
     """The `[nodes]` table; times in seconds. Without a transport nodes are reached over ssh."""
 
     hosts: str = ""
@@ -36,19 +35,17 @@ class Nodes:
     python: Optional[str] = None
     command: Optional[str] = None
     ssh_config: Optional[str] = None
-    interpreters: Mapping[str, str] = field(default_factory=dict)
+    interpreters: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Gate:
+class Gate(NamedTuple):
     """The `[gate]` table: what fails, and which sections must have been read."""
 
     fail_on: str = "error"
     require: Optional[Tuple[str, ...]] = None
 
 
-@dataclass(frozen=True)
-class Lock:
+class Lock(NamedTuple):
     """The `[lock]` table: what is locked, for what, and where the lock stands; paths are absolute."""
 
     sources: Tuple[str, ...] = ()
@@ -58,13 +55,12 @@ class Lock:
     channel_priority: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(NamedTuple):
     """What the files say, later files over earlier ones; `files` names them."""
 
-    nodes: Nodes = field(default_factory=Nodes)
-    gate: Gate = field(default_factory=Gate)
-    lock: Lock = field(default_factory=Lock)
+    nodes: Nodes = Nodes()
+    gate: Gate = Gate()
+    lock: Lock = Lock()
     files: Tuple[str, ...] = ()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import datetime, timedelta, timezone
 from typing import Dict, Iterable, List, NoReturn, Sequence, Set
 
 from envaudit.errors import UsageError
@@ -51,6 +50,9 @@ def end_of(reference: str) -> str:
     Raises:
         UsageError: not a time.
     """
+    # Imported for a time alone, here and below: with its calendar it costs 4 ms.
+    from datetime import datetime, timedelta, timezone
+
     match = _TIME.match(reference)
     try:
         if match is None:
@@ -145,4 +147,6 @@ def _stamp(name: str) -> str:
 
 
 def _readable(stamp: str) -> str:
+    from datetime import datetime
+
     return datetime.strptime(stamp, _STAMP).strftime("%Y-%m-%dT%H:%M:%SZ")

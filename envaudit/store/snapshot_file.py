@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import zlib
-from datetime import datetime
 from typing import Any, BinaryIO, Dict, Match, Optional
 
 from envaudit.errors import InputError
@@ -29,6 +28,7 @@ _NAME = re.compile(
     r"(?P<stamp>\d{8}T\d{6}Z)-(?P<host>[A-Za-z0-9_][A-Za-z0-9._-]{0,63})-(?P<digest>[0-9a-f]{8})"
     r"(-\d{1,4})?\.json\.gz\Z"
 )
+_CAPTURED_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z\Z")
 _GZIP_MAGIC = b"\x1f\x8b"
 # zlib's window bits: 15 for the largest window, 16 more for a gzip header and CRC.
 _GZIP_WBITS = 31
@@ -55,7 +55,10 @@ def stamp_of(captured_at: str) -> str:
     Raises:
         ValueError: not such a time.
     """
-    return datetime.strptime(captured_at[:19], "%Y-%m-%dT%H:%M:%S").strftime("%Y%m%dT%H%M%SZ")
+    # By hand: strptime imports the locale and the calendar, 4 ms of a snapshot.
+    if not _CAPTURED_AT.match(captured_at):
+        raise ValueError(f"not a UTC time: {captured_at!r}")
+    return captured_at[:19].replace("-", "").replace(":", "") + "Z"
 
 
 def digest8(document: bytes) -> str:

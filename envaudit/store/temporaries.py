@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import socket
 import time
 from functools import lru_cache
 from typing import List, Match, Optional, Tuple
@@ -102,7 +101,7 @@ def _file_system_time_s(folder: str) -> float:
 
 @lru_cache(maxsize=4)
 def _writer(pid: int) -> str:
-    host = re.sub(r"[^A-Za-z0-9._-]", "_", socket.gethostname())[:64] or "_"
+    host = re.sub(r"[^A-Za-z0-9._-]", "_", os.uname().nodename)[:64] or "_"
     return f"{host}-{_machine()}-{pid}-{_stat_of(pid)[1] or 0}"
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from envaudit.model.fingerprint import Missing
 
 _PYTHON = "Python 3.8 or newer is needed on the node"
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """How a node's command ended without a whole answer.
 
     Attributes:
@@ -130,7 +129,7 @@ def of_end(ended: Ended) -> Missing:
     for pattern, kind, why, next_step in _COMPLAINTS:
         match = re.search(pattern, complaint)
         if match:
-            facts = dict(vars(ended))
+            facts = ended._asdict()
             group = printable(match[1] or "", 100) if match.lastindex else ""
             return Missing(kind, *(part.replace("{1}", group).format(**facts) for part in (why, next_step)))
     words = last_words(complaint) or printable(ended.last_line)

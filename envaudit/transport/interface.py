@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from envaudit.errors import UsageError
 from envaudit.model.codec import NODE_NAME
@@ -15,8 +14,7 @@ _MARGIN = 0.2
 _MAX_MARGIN_S = 10.0
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A node, and the interpreter whose environment is read there.
 
     Attributes:
@@ -28,8 +26,7 @@ class Target:
     python: str
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What is asked of every node.
 
     Attributes:
