@@ -17,7 +17,7 @@ from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_config_option
 from envaudit.errors import NeededError, UsageError
 from envaudit.lock.envsection import section_of
-from envaudit.lock.inputs import Inputs
+from envaudit.lock.inputs import Inputs, platforms_of
 from envaudit.lock.lockfile import Lock, read_lock
 from envaudit.lock.names import table_path
 from envaudit.lock.sourcefile import SourceFile, read_source
@@ -124,8 +124,14 @@ class _Run:
         for source in sources:
             source.check()
         virtual = self._virtual(None) if self._chooses_virtual() else None
-        platforms = self._platforms(sources, lock)
-        section = freshness_section(lock, sources, platforms=platforms, virtual=virtual, table=self.table)
+        section = freshness_section(
+            lock,
+            sources,
+            platforms=self._named_platforms(),
+            virtual=virtual,
+            priority=self._priority() or "",
+            table=self.table,
+        )
         findings, verdict = self._judged(section)
         return _Told(findings, verdict, (), f"{self.output} is fresh")
 
@@ -152,10 +158,10 @@ class _Run:
         request = LockRequest(
             sources=sources,
             path=self.output,
-            platforms=tuple(self._platforms(sources, existing) or DEFAULT_PLATFORMS),
+            platforms=self._platforms(sources, existing),
             settings=read_settings(),
             virtual=self._virtual(existing),
-            priority=self.options.channel_priority or self.settings.channel_priority,
+            priority=self._priority(),
             table=self.table,
             offline=self.options.offline,
             allow_build=self.options.allow_build,
@@ -195,12 +201,17 @@ class _Run:
             paths = lock.source_paths()
         return tuple(read_source(spoken(path)) for path in paths or usual_files())
 
-    def _platforms(self, sources: Sequence[SourceFile], lock: Lock | None) -> Sequence[str]:
-        """Those that somebody asked for; empty where nobody did and there is no lock."""
-        named = self.options.platform or self.settings.platforms
-        if not named:
-            named = tuple(dict.fromkeys(each.text for source in sources for each in source.platforms))
-        return named or (lock.platforms if lock is not None else ())
+    def _named_platforms(self) -> tuple[str, ...]:
+        """Those of the command line, else of the configuration."""
+        return tuple(dict.fromkeys(self.options.platform or self.settings.platforms))
+
+    def _platforms(self, sources: Sequence[SourceFile], lock: Lock | None) -> tuple[str, ...]:
+        """Those that are named, else those of the lock to update, else of the sources."""
+        of_lock = lock.platforms if lock is not None else ()
+        return self._named_platforms() or of_lock or platforms_of(sources) or DEFAULT_PLATFORMS
+
+    def _priority(self) -> str | None:
+        return self.options.channel_priority or self.settings.channel_priority
 
     def _chooses_virtual(self) -> bool:
         return bool(self.options.cuda or self.options.virtual_packages or self.settings.virtual_packages)

@@ -19,6 +19,7 @@ from envaudit.lock.virtual import VirtualPackages
 
 _PREFIX = "envaudit_"
 _CHANNELS = f"{_PREFIX}channels"
+_PLATFORMS = f"{_PREFIX}platforms"
 _PRIORITY = f"{_PREFIX}channel_priority"
 _CUDA = f"{_PREFIX}cuda"
 _SPECS = f"{_PREFIX}specs_"
@@ -36,6 +37,7 @@ class Inputs:
         virtual: platform to `__cuda=12.4`, sorted.
         cuda: what `--cuda` said; None without it.
         priority: the channel priority.
+        platforms: as the sources name them; a lock may be for others, which somebody chose by hand.
     """
 
     channels: tuple[str, ...] = ()
@@ -43,10 +45,13 @@ class Inputs:
     virtual: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     cuda: str | None = None
     priority: str = ""
+    platforms: tuple[str, ...] = ()
 
     def to_custom(self) -> dict[str, str]:
         """The entries of `custom_metadata`."""
         custom = {_CHANNELS: json.dumps(list(self.channels))}
+        if self.platforms:
+            custom[_PLATFORMS] = " ".join(self.platforms)
         if self.priority:
             custom[_PRIORITY] = self.priority
         if self.cuda is not None:
@@ -69,6 +74,7 @@ class Inputs:
                 virtual={name: tuple(text.split()) for name, text in _under(custom, _VIRTUAL)},
                 cuda=custom.get(_CUDA),
                 priority=custom.get(_PRIORITY, ""),
+                platforms=tuple(custom.get(_PLATFORMS, "").split()),
             )
         except ValueError:
             return None
@@ -93,7 +99,13 @@ def inputs_of(
         virtual={} if virtual is None else {name: tuple(map(str, virtual.of(name))) for name in names},
         cuda=None if virtual is None else virtual.cuda,
         priority=priority,
+        platforms=platforms_of(sources),
     )
+
+
+def platforms_of(sources: Sequence[SourceFile]) -> tuple[str, ...]:
+    """The platforms that the sources name, each once."""
+    return tuple(dict.fromkeys(each.text for source in sources for each in source.platforms))
 
 
 def _specs(sources: Sequence[SourceFile], platform: str) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ class PipRequest:
         locked: distribution to version of the lock before; kept where nothing else forces a move.
         prerelease: whether pre-releases count everywhere, as pip's `--pre` has it.
         allow_build: whether source builds may run.
+        offline: whether what uv has in its cache must do.
         environ: variables of the user's conda settings, such as their certificates and proxies.
     """
 
@@ -75,6 +76,7 @@ class PipRequest:
     locked: Mapping[str, str] = field(default_factory=dict)
     prerelease: bool = False
     allow_build: bool = False
+    offline: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -170,6 +172,7 @@ def _command(request: PipRequest, platform: str) -> list[str]:
         *("--index-strategy", "unsafe-best-match"),
         *build,
         *(["--prerelease", "allow"] if request.prerelease else []),
+        *(["--offline"] if request.offline else []),
     ]
 
 
@@ -213,6 +216,10 @@ def _failure(stderr: str, request: PipRequest) -> Exception:
             text,
             "What has no wheel must be built, which runs its code on this machine: "
             "allow it with --allow-build, or choose a version that has a wheel.",
+        )
+    if "network was disabled" in text:
+        return NeededError(
+            "not in uv's cache", where=where, why=text, next_step="Run once without --offline."
         )
     if _NO_SOLUTION in text:
         return PipConflictError(text.replace("No solution found when resolving dependencies", "").strip(" :"))

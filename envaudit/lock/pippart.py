@@ -94,6 +94,7 @@ def _pip_request(
         },
         prerelease=lines.prerelease,
         allow_build=request.allow_build,
+        offline=request.offline,
         environ=_connection(request.settings),
     )
 

@@ -145,6 +145,19 @@ def test_lock_is_fresh_until_its_source_changes(workplace: Workplace) -> None:
     )
 
 
+def test_platforms_that_were_chosen_by_hand_stay_fresh(workplace: Workplace) -> None:
+    """`-p` of the lock needs not be given to `--check`; platforms that change in the source count."""
+    for platforms, code in (("linux-64, osx-arm64", 0), ("linux-64, win-64", 1)):
+        source_of(workplace.folder, "python=3.10", more=f"platforms: [{platforms}]")
+        if code == 0:
+            workplace.run("lock", "-p", "linux-64")
+        ended = workplace.run("lock", "--check", "--format", "json")
+        assert code == ended.code
+    assert "stale: platforms: +win-64, -osx-arm64" == message_of(ended, "EA060")
+    asked = workplace.run("lock", "--check", "-p", "osx-64", "--format", "json")
+    assert "stale: platforms: +osx-64, -linux-64" == message_of(asked, "EA060")
+
+
 def test_lock_of_another_tool_is_judged_by_its_content_hash(workplace: Workplace) -> None:
     """Without what envaudit keeps in its metadata, the specs that it does not meet are the cause."""
     lock(workplace, "python=3.10", "numpy=1.24")
@@ -169,6 +182,13 @@ def test_update_moves_what_is_named_and_nothing_else(workplace: Workplace) -> No
     assert ("2.0.1", "3.1.4", "3.10.13") == tuple(
         packages[name].version for name in ("numpy", "openssl", "python")
     )
+
+
+def test_update_that_finds_nothing_newer_leaves_every_byte(workplace: Workplace) -> None:
+    """Names count as the index has them; pip stays a dependency of python."""
+    lock(workplace, "python=3.10", "numpy")
+    ended = workplace.run("lock", "--update", "NumPy")
+    assert (0, "PASS conda-lock.yml is as it was") == (ended.code, ended.verdict[:32])
 
 
 def test_update_of_a_name_that_is_not_locked_suggests_one(workplace: Workplace) -> None:

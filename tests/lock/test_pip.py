@@ -175,6 +175,13 @@ def test_index_that_does_not_answer_is_no_conflict(wheels: Path, monkeypatch: py
     assert ("uv failed", "pip part, linux-64") == (raised.value.what, raised.value.where)
 
 
+def test_cache_that_lacks_what_is_asked_for_is_no_conflict(wheels: Path) -> None:
+    """With `--offline` nothing is known about the index."""
+    with pytest.raises(NeededError) as raised:
+        resolve_pip(PipRequest("linux-64", "3.10.14", ("tqdm",), offline=True))
+    assert "Run once without --offline." == raised.value.next_step
+
+
 @pytest.mark.parametrize(
     ("platform", "glibc", "expected"),
     [
