@@ -67,7 +67,10 @@ def freshness_section(
         changes += _by_hash(lock, sources, common, virtual, table)
     else:
         if not named:
-            changes += _signed("platforms", recorded.platforms, platforms_of(sources))
+            now = platforms_of(sources)
+            # Sources that named none were locked for what the lock has.
+            before = recorded.platforms or (lock.platforms if now else ())
+            changes += _signed("platforms", before, now)
         changes += changes_between(recorded, inputs_of(sources, common, virtual, priority))
     facts: dict[str, Fact] = {"path": lock.path, "changes": list(changes), "by_hash": recorded is None}
     return Section(NAME, SCHEMA, "ok", facts)
