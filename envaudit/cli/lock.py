@@ -146,7 +146,7 @@ class _Run:
             return _Told(findings, verdict, (Stage("lock", f"not solved, {self._left()}"),), "")
         for source in sources:
             source.check()
-        _demand_writable(self.output)
+        _demand_writable(self.output, sources)
         return self._solve(sources, envfile, existing)
 
     def _solve(self, sources: tuple[SourceFile, ...], envfile: Section, existing: Lock | None) -> _Told:
@@ -182,8 +182,8 @@ class _Run:
         if not unchanged:
             atomic_write(self.output, made.data)
         written = "is as it was" if unchanged else "written"
-        if failed:
-            stages.append(Stage("lock", f"{self.output} {written} all the same (--force)"))
+        if verdict.failed:
+            stages.append(Stage("lock", f"{self.output} {written}" + (" (--force)" if failed else "")))
         return _Told(findings, verdict, tuple(stages), f"{self.output} {written}: {solved}")
 
     def _judged(self, *sections: Section) -> tuple[tuple[Finding, ...], Verdict]:
@@ -223,9 +223,17 @@ class _Run:
             path = self.settings.virtual_packages
         recorded = Inputs.from_custom(lock.custom) if lock is not None else None
         cuda = self.options.cuda
-        if path is None and cuda is None and recorded is not None:
-            cuda = recorded.cuda
-        return virtual_packages(cuda=cuda, path=path)
+        if path is not None or cuda is not None or recorded is None:
+            return virtual_packages(cuda=cuda, path=path)
+        virtual = virtual_packages(cuda=recorded.cuda)
+        for platform, packages in recorded.virtual.items():
+            if packages != tuple(map(str, virtual.of(platform))):
+                raise UsageError(
+                    "the lock was made for virtual packages of a file",
+                    where=self.output,
+                    next_step="Give the file again with --virtual-packages, or name it under [lock].",
+                )
+        return virtual
 
 
 def _counted(platform: str, conda: int, pip: int) -> str:
@@ -240,12 +248,15 @@ def _holds(path: str, data: bytes) -> bool:
         return False
 
 
-def _demand_writable(path: str) -> None:
+def _demand_writable(path: str, sources: Sequence[SourceFile]) -> None:
     """Before the solve, not after it.
 
     Raises:
+        UsageError: a source would be written over.
         NeededError: the folder does not exist or cannot be written.
     """
+    if any(os.path.realpath(path) == os.path.realpath(source.path) for source in sources):
+        raise UsageError("the lock would be written over its source", where=path)
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise NeededError(

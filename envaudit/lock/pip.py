@@ -44,6 +44,8 @@ _BUILD_REFUSED = re.compile(
 )
 _CAUSE = re.compile(r"^\s*cause: ", re.MULTILINE)
 _USER_INFO = re.compile(r"(\w://)[^/\s@]+@")
+# Those that some thread is waiting for.
+_RUNNING: set[subprocess.Popen[str]] = set()
 _MAX_EXPLANATION = 1200
 # Environment variables that would make uv read or write somewhere else than it is told to.
 MISLEADING = ("UV_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE", "UV_REQUIREMENT", "UV_PROJECT", "VIRTUAL_ENV")
@@ -142,6 +144,12 @@ def uv_platform(platform: str, virtual: Mapping[str, str]) -> str | None:
     return f"{_UV_MACHINES[platform]}-manylinux_2_{supported[0]}" if supported else None
 
 
+def end_running() -> None:
+    """End every uv that other threads are waiting for: the user has ended the run."""
+    for process in list(_RUNNING):
+        process.kill()
+
+
 def find_uv() -> str:
     """The uv that came with envaudit, or the one on PATH.
 
@@ -185,25 +193,31 @@ def _run(argv: Sequence[str], folder: str, request: PipRequest) -> None:
     environ = {name: value for name, value in environ.items() if name not in MISLEADING}
     environ["MACOSX_DEPLOYMENT_TARGET"] = request.virtual.get("__osx", DEFAULT_OSX)
     try:
-        ran = subprocess.run(
+        process = subprocess.Popen(
             argv,
             cwd=folder,
             env=environ,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT_S,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            check=False,
         )
+    except OSError as error:
+        raise NeededError("uv cannot be started", where=argv[0], why=error.strerror or str(error)) from None
+    _RUNNING.add(process)
+    try:
+        _, complaint = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise NeededError(
             f"uv gave no answer in {TIMEOUT_S:.0f} s", where=f"pip part, {request.platform}"
         ) from None
-    except OSError as error:
-        raise NeededError("uv cannot be started", where=argv[0], why=error.strerror or str(error)) from None
-    if ran.returncode != 0:
-        raise _failure(ran.stderr, request)
+    finally:
+        process.kill()
+        process.wait()
+        _RUNNING.discard(process)
+    if process.returncode != 0:
+        raise _failure(complaint, request)
 
 
 def _failure(stderr: str, request: PipRequest) -> Exception:

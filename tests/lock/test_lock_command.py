@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -206,6 +210,41 @@ def test_update_keeps_what_the_lock_was_made_for(workplace: Workplace) -> None:
     assert locked(workplace)["pytorch"].build.startswith("cuda126")
 
 
+def test_update_of_a_lock_for_virtual_packages_of_a_file_asks_for_them_again(workplace: Workplace) -> None:
+    """Another assumption would move what nobody asked to move."""
+    table = 'subdirs:\n  linux-64:\n    packages:\n      __glibc: "2.17"\n      __cuda: "12.4"\n'
+    (workplace.folder / "vp.yml").write_text(table)
+    lock(workplace, "python=3.10", "numpy", options=["--virtual-packages", "vp.yml"])
+    ended = workplace.run("lock", "--update", "numpy")
+    assert (2, True) == (ended.code, "Give the file again with --virtual-packages" in ended.err)
+    assert 0 == workplace.run("lock", "--update", "numpy", "--virtual-packages", "vp.yml").code
+
+
+def test_interrupted_run_ends_at_once_and_leaves_nothing(workplace: Workplace, tmp_path: Path) -> None:
+    """While the index keeps uv waiting; the lock that was there stays."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
+        source_of(workplace.folder, "python=3.10", "pip", pip=[f"--index-url {address}", "tqdm"])
+        process = subprocess.Popen(
+            workplace.argv(["lock"]),
+            cwd=workplace.folder,
+            env=workplace.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        silent.settimeout(30)
+        asking, _ = silent.accept()
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        asking.close()
+    assert (130, b"envaudit: interrupted.\n") == (process.returncode, err)
+    assert time.monotonic() - began < 5
+    assert ["condarc", "environment.yml"] == sorted(
+        path.name for path in workplace.folder.iterdir() if path.is_file()
+    )
+
+
 def test_packages_of_a_second_file_have_its_category(workplace: Workplace) -> None:
     """What main needs as well is main alone."""
     source_of(workplace.folder, "python=3.10", "jinja2")
@@ -262,6 +301,7 @@ def test_source_in_utf_16_is_locked(workplace: Workplace) -> None:
         (["--cuda", "new"], 2, "expected a version such as 12.4"),
         (["--virtual-packages", "gone.yml"], 4, "gone.yml: cannot be read"),
         (["gone.yml"], 4, "gone.yml"),
+        (["-o", "environment.yml"], 2, "the lock would be written over its source"),
         (["--check", "-o", "gone.yml"], 4, "Make one with 'envaudit lock'."),
         (["--names", "environment.yml"], 4, "not a name table"),
     ],
