@@ -206,9 +206,25 @@ class _Run:
         return tuple(dict.fromkeys(self.options.platform or self.settings.platforms))
 
     def _platforms(self, sources: Sequence[SourceFile], lock: Lock | None) -> tuple[str, ...]:
-        """Those that are named, else those of the lock to update, else of the sources."""
-        of_lock = lock.platforms if lock is not None else ()
-        return self._named_platforms() or of_lock or platforms_of(sources) or DEFAULT_PLATFORMS
+        """Those of the lock to update, else those that are named, else of the sources.
+
+        Raises:
+            UsageError: an update for other platforms than the lock's, or from other channels.
+        """
+        named = self._named_platforms()
+        if lock is None:
+            return named or platforms_of(sources) or DEFAULT_PLATFORMS
+        channels = {each.text for source in sources for each in source.channels} - {"nodefaults"}
+        others = sorted(channels ^ ({each.url for each in lock.channels} - {"nodefaults"}))
+        if (named and set(named) != set(lock.platforms)) or (others and not _have_variables(lock)):
+            what = f"channels: {', '.join(others)}" if others else f"platforms: {', '.join(lock.platforms)}"
+            raise UsageError(
+                "--update moves packages, not what the lock is for",
+                where=self.output,
+                why=what,
+                next_step="Run 'envaudit lock' without --update.",
+            )
+        return lock.platforms
 
     def _priority(self) -> str | None:
         return self.options.channel_priority or self.settings.channel_priority
@@ -234,6 +250,11 @@ class _Run:
                     next_step="Give the file again with --virtual-packages, or name it under [lock].",
                 )
         return virtual
+
+
+def _have_variables(lock: Lock) -> bool:
+    """Whether a channel is written with `${VARIABLE}`s, where source and lock spell it differently."""
+    return any(channel.used_env_vars or "$" in channel.url for channel in lock.channels)
 
 
 def _counted(platform: str, conda: int, pip: int) -> str:

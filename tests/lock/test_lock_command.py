@@ -210,6 +210,23 @@ def test_update_keeps_what_the_lock_was_made_for(workplace: Workplace) -> None:
     assert locked(workplace)["pytorch"].build.startswith("cuda126")
 
 
+@pytest.mark.parametrize(
+    ("channels", "options", "why"),
+    [
+        ([CHANNEL], ["-p", "linux-64"], "(platforms: linux-64, osx-arm64)"),
+        ([CHANNEL, "pytorch"], [], "(channels: pytorch)"),
+    ],
+)
+def test_update_does_not_change_what_the_lock_is_for(
+    workplace: Workplace, channels: list[str], options: list[str], why: str
+) -> None:
+    """A platform that nobody names must not vanish, nor a new channel move everything."""
+    lock(workplace, "python=3.10", "numpy", options=["-p", "linux-64", "-p", "osx-arm64"])
+    source_of(workplace.folder, "python=3.10", "numpy", channels=channels)
+    ended = workplace.run("lock", "--update", "numpy", *options)
+    assert (2, True) == (ended.code, why in ended.err)
+
+
 def test_update_of_a_lock_for_virtual_packages_of_a_file_asks_for_them_again(workplace: Workplace) -> None:
     """Another assumption would move what nobody asked to move."""
     table = 'subdirs:\n  linux-64:\n    packages:\n      __glibc: "2.17"\n      __cuda: "12.4"\n'
