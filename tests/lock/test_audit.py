@@ -297,6 +297,16 @@ def test_cudatoolkit_that_nothing_depends_on_is_a_warning() -> None:
             (pip("torch", "2.5.1+cu118"), pip("nvidia-cuda-runtime-cu12", "12.4.127")),
             ["EA083 torch is built for CUDA 11.8, the lock has CUDA 12.4 on linux-64"],
         ),
+        (
+            (pip("torch", "2.5.1+cu121"), pip("torchvision", "0.20.1+cu124")),
+            ["EA083 torch for CUDA 12.1 beside torchvision for CUDA 12.4 on linux-64"],
+        ),
+        ((pip("torch", "2.5.1+cu121"), pip("torchvision", "0.20.1+cu121")), []),
+        ((conda("pytorch", "2.9", "cuda126_0"), conda("torchvision", "0.25", "cuda129_0")), []),
+        (
+            (conda("pytorch", "2.0.1", "cuda118_0"), conda("torchvision", "0.25", "cuda129_0")),
+            ["EA083 pytorch for CUDA 11.8 beside torchvision for CUDA 12.9 on linux-64"],
+        ),
         ((conda("_pytorch_select", "2.0", "cuda_2"), conda("cuda-version", "11.8")), []),
     ],
 )
