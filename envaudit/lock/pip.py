@@ -176,6 +176,8 @@ def _command(request: PipRequest, platform: str) -> list[str]:
     return [
         *(find_uv(), "pip", "compile", "--quiet", "--color", "never", "--no-header"),
         *("--python", sys.executable, "--python-version", request.python, "--python-platform", platform),
+        # Which `read_edges` reads, whatever the user's configuration prefers.
+        *("--annotate", "--annotation-style", "split"),
         # As pip does: the best version over all indexes that the file names.
         *("--index-strategy", "unsafe-best-match"),
         *build,
