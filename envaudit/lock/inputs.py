@@ -8,7 +8,9 @@ source do not change.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +19,8 @@ from envaudit.lock.entries import Entry
 from envaudit.lock.sourcefile import SourceFile
 from envaudit.lock.virtual import VirtualPackages
 
+_MAX_BYTES = 16 << 20
+_SHOWN_DIGITS = 12
 _PREFIX = "envaudit_"
 _CHANNELS = f"{_PREFIX}channels"
 _PLATFORMS = f"{_PREFIX}platforms"
@@ -129,7 +133,18 @@ def _line(entry: Entry) -> str:
         parts = ["pip", entry.key + extras, "".join(entry.version.split()), *sorted(entry.hashes)]
         marker = f"; {' '.join(entry.marker.split())}" if entry.marker else ""
         return cleaned(" ".join(part for part in parts if part) + marker)
+    if entry.kind == "pip_constraint":
+        return f"pip {cleaned(' '.join(entry.text.split()))} {_digest_of(entry)}"
     return cleaned(f"{'conda' if entry.kind == 'conda' else 'pip'} {' '.join(entry.text.split())}")
+
+
+def _digest_of(entry: Entry) -> str:
+    """The content of a constraints file, whose lines are no entries: `sha256:0123456789ab`."""
+    try:
+        with open(os.path.join(os.path.dirname(entry.path), entry.value), "rb") as file:
+            return f"sha256:{hashlib.sha256(file.read(_MAX_BYTES)).hexdigest()[:_SHOWN_DIGITS]}"
+    except OSError:
+        return "unreadable"
 
 
 def _texts(text: str) -> tuple[str, ...]:
