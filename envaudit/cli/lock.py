@@ -17,7 +17,7 @@ from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_config_option
 from envaudit.errors import NeededError, UsageError
 from envaudit.lock.envsection import section_of
-from envaudit.lock.inputs import Inputs
+from envaudit.lock.inputs import Inputs, platforms_of
 from envaudit.lock.lockfile import Lock, read_lock
 from envaudit.lock.names import table_path
 from envaudit.lock.sourcefile import SourceFile, read_source
@@ -124,8 +124,14 @@ class _Run:
         for source in sources:
             source.check()
         virtual = self._virtual(None) if self._chooses_virtual() else None
-        platforms = self._platforms(sources, lock)
-        section = freshness_section(lock, sources, platforms=platforms, virtual=virtual, table=self.table)
+        section = freshness_section(
+            lock,
+            sources,
+            platforms=self._named_platforms(),
+            virtual=virtual,
+            priority=self._priority() or "",
+            table=self.table,
+        )
         findings, verdict = self._judged(section)
         return _Told(findings, verdict, (), f"{self.output} is fresh")
 
@@ -140,7 +146,7 @@ class _Run:
             return _Told(findings, verdict, (Stage("lock", f"not solved, {self._left()}"),), "")
         for source in sources:
             source.check()
-        _demand_writable(self.output)
+        _demand_writable(self.output, sources)
         return self._solve(sources, envfile, existing)
 
     def _solve(self, sources: tuple[SourceFile, ...], envfile: Section, existing: Lock | None) -> _Told:
@@ -152,10 +158,10 @@ class _Run:
         request = LockRequest(
             sources=sources,
             path=self.output,
-            platforms=tuple(self._platforms(sources, existing) or DEFAULT_PLATFORMS),
+            platforms=self._platforms(sources, existing),
             settings=read_settings(),
             virtual=self._virtual(existing),
-            priority=self.options.channel_priority or self.settings.channel_priority,
+            priority=self._priority(),
             table=self.table,
             offline=self.options.offline,
             allow_build=self.options.allow_build,
@@ -176,8 +182,8 @@ class _Run:
         if not unchanged:
             atomic_write(self.output, made.data)
         written = "is as it was" if unchanged else "written"
-        if failed:
-            stages.append(Stage("lock", f"{self.output} {written} all the same (--force)"))
+        if verdict.failed:
+            stages.append(Stage("lock", f"{self.output} {written}" + (" (--force)" if failed else "")))
         return _Told(findings, verdict, tuple(stages), f"{self.output} {written}: {solved}")
 
     def _judged(self, *sections: Section) -> tuple[tuple[Finding, ...], Verdict]:
@@ -195,12 +201,33 @@ class _Run:
             paths = lock.source_paths()
         return tuple(read_source(spoken(path)) for path in paths or usual_files())
 
-    def _platforms(self, sources: Sequence[SourceFile], lock: Lock | None) -> Sequence[str]:
-        """Those that somebody asked for; empty where nobody did and there is no lock."""
-        named = self.options.platform or self.settings.platforms
-        if not named:
-            named = tuple(dict.fromkeys(each.text for source in sources for each in source.platforms))
-        return named or (lock.platforms if lock is not None else ())
+    def _named_platforms(self) -> tuple[str, ...]:
+        """Those of the command line, else of the configuration."""
+        return tuple(dict.fromkeys(self.options.platform or self.settings.platforms))
+
+    def _platforms(self, sources: Sequence[SourceFile], lock: Lock | None) -> tuple[str, ...]:
+        """Those of the lock to update, else those that are named, else of the sources.
+
+        Raises:
+            UsageError: an update for other platforms than the lock's, or from other channels.
+        """
+        named = self._named_platforms()
+        if lock is None:
+            return named or platforms_of(sources) or DEFAULT_PLATFORMS
+        channels = {each.text for source in sources for each in source.channels} - {"nodefaults"}
+        others = sorted(channels ^ ({each.url for each in lock.channels} - {"nodefaults"}))
+        if (named and set(named) != set(lock.platforms)) or (others and not _have_variables(lock)):
+            what = f"channels: {', '.join(others)}" if others else f"platforms: {', '.join(lock.platforms)}"
+            raise UsageError(
+                "--update moves packages, not what the lock is for",
+                where=self.output,
+                why=what,
+                next_step="Run 'envaudit lock' without --update.",
+            )
+        return lock.platforms
+
+    def _priority(self) -> str | None:
+        return self.options.channel_priority or self.settings.channel_priority
 
     def _chooses_virtual(self) -> bool:
         return bool(self.options.cuda or self.options.virtual_packages or self.settings.virtual_packages)
@@ -212,9 +239,22 @@ class _Run:
             path = self.settings.virtual_packages
         recorded = Inputs.from_custom(lock.custom) if lock is not None else None
         cuda = self.options.cuda
-        if path is None and cuda is None and recorded is not None:
-            cuda = recorded.cuda
-        return virtual_packages(cuda=cuda, path=path)
+        if path is not None or cuda is not None or recorded is None:
+            return virtual_packages(cuda=cuda, path=path)
+        virtual = virtual_packages(cuda=recorded.cuda)
+        for platform, packages in recorded.virtual.items():
+            if packages != tuple(map(str, virtual.of(platform))):
+                raise UsageError(
+                    "the lock was made for virtual packages of a file",
+                    where=self.output,
+                    next_step="Give the file again with --virtual-packages, or name it under [lock].",
+                )
+        return virtual
+
+
+def _have_variables(lock: Lock) -> bool:
+    """Whether a channel is written with `${VARIABLE}`s, where source and lock spell it differently."""
+    return any(channel.used_env_vars or "$" in channel.url for channel in lock.channels)
 
 
 def _counted(platform: str, conda: int, pip: int) -> str:
@@ -229,12 +269,15 @@ def _holds(path: str, data: bytes) -> bool:
         return False
 
 
-def _demand_writable(path: str) -> None:
+def _demand_writable(path: str, sources: Sequence[SourceFile]) -> None:
     """Before the solve, not after it.
 
     Raises:
+        UsageError: a source would be written over.
         NeededError: the folder does not exist or cannot be written.
     """
+    if any(os.path.realpath(path) == os.path.realpath(source.path) for source in sources):
+        raise UsageError("the lock would be written over its source", where=path)
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise NeededError(

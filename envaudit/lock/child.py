@@ -137,7 +137,17 @@ async def _solve(gateway: Any, question: Mapping[str, Any], urls: list[str], pla
     tables = sorted(
         (json.loads(record.to_json()) for record in records), key=lambda table: str(table["name"])
     )
+    if question["add_pip"]:
+        _let_python_need_pip(tables)
     _say({"platform": platform, "helped": helped, "records": tables})
+
+
+def _let_python_need_pip(tables: Sequence[dict[str, Any]]) -> None:
+    """As the solver has it of a python that it chose itself; one that was locked lacks it."""
+    if any(table["name"] == "pip" for table in tables):
+        for table in tables:
+            if table["name"] == "python" and "pip" not in table["depends"]:
+                table["depends"].append("pip")
 
 
 def _sources(channels: Sequence[Any], urls: Sequence[str]) -> list[Any]:

@@ -26,6 +26,8 @@ _ROOT = re.compile(r"[├└]─ (\S+)")
 _NO_CANDIDATE = re.compile(r"No candidates were found for ([^\s\[]+)")
 # Where a branch ends: what something needs and the rest of the request does not leave.
 _LEAF = re.compile(r"─ ([^\s\[]+)( [^\n]*?)?, for which no candidates were found")
+# A virtual package that is assumed in another version than a package puts up with.
+_CONFLICTING = re.compile(r"─ (__[a-z0-9_]+)( [^\n]*?)?, which conflicts with")
 _CHANNEL_KEY = re.compile(r"\[channel=\"[^\"]*\"\]")
 _MAX_WIDTH = 160
 
@@ -132,7 +134,7 @@ def _virtual_hints(text: str, platform: str, virtual: Sequence[VirtualPackage]) 
     """What is needed of the machine and what was assumed, and how to say otherwise."""
     assumed = {package.name: package.version for package in virtual}
     hints = []
-    for name, needed in dict.fromkeys(_LEAF.findall(text)):
+    for name, needed in dict.fromkeys([*_LEAF.findall(text), *_CONFLICTING.findall(text)]):
         if not name.startswith("__"):
             continue
         has = f"assumed is {assumed[name]}" if name in assumed else "none is assumed"

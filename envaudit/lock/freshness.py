@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envaudit.lock.inputs import Inputs, inputs_of
+from envaudit.lock.inputs import Inputs, inputs_of, platforms_of
 from envaudit.lock.lockfile import Lock
 from envaudit.lock.names import TABLE
 from envaudit.lock.sourcefile import SourceFile
@@ -42,6 +42,7 @@ def freshness_section(
     *,
     platforms: Sequence[str] = (),
     virtual: VirtualPackages | None = None,
+    priority: str = "",
     table: str = TABLE,
 ) -> Section:
     """The facts of a lock's freshness: `changes`, one line each, empty for a fresh lock.
@@ -49,21 +50,28 @@ def freshness_section(
     Args:
         lock: as it is on disk.
         sources: as they are now.
-        platforms: what the lock should be for, where somebody said so.
+        platforms: what the lock should be for, where somebody says so now; else the platforms of the
+            sources must be what they were.
         virtual: the virtual packages, where somebody chose them; else those of the lock stand.
+        priority: the channel priority, where somebody chose it.
         table: the name table.
 
     Raises:
         UsageError: an unknown platform. InputError: a source that conda-lock cannot read.
     """
-    wanted = list(platforms) or list(lock.platforms)
-    changes = [*_signed("platforms", lock.platforms, wanted)]
-    common = [platform for platform in wanted if platform in lock.platforms]
     recorded = Inputs.from_custom(lock.custom)
+    named = platforms or (platforms_of(sources) if recorded is None else ())
+    changes = [*_signed("platforms", lock.platforms, named)] if named else []
+    common = [platform for platform in lock.platforms if not named or platform in named]
     if recorded is None:
         changes += _by_hash(lock, sources, common, virtual, table)
     else:
-        changes += changes_between(recorded, inputs_of(sources, common, virtual))
+        if not named:
+            now = platforms_of(sources)
+            # Sources that named none were locked for what the lock has.
+            before = recorded.platforms or (lock.platforms if now else ())
+            changes += _signed("platforms", before, now)
+        changes += changes_between(recorded, inputs_of(sources, common, virtual, priority))
     facts: dict[str, Fact] = {"path": lock.path, "changes": list(changes), "by_hash": recorded is None}
     return Section(NAME, SCHEMA, "ok", facts)
 
@@ -71,12 +79,14 @@ def freshness_section(
 def changes_between(before: Inputs, now: Inputs) -> list[str]:
     """What differs: `channels: +pytorch`, `numpy: >=1.20 → >=1.26`, `pip: +wandb`.
 
-    Virtual packages count only where both sides have some. A change that not all platforms of
-    `now` share is followed by those that have it.
+    Virtual packages and the channel priority count only where both sides have them. A change that not
+    all platforms of `now` share is followed by those that have it.
     """
     changes = [*_signed("channels", before.channels, now.channels)]
     if not changes and before.channels != now.channels:
         changes.append(f"channels: order is now {', '.join(now.channels)}")
+    if before.priority and now.priority and before.priority != now.priority:
+        changes.append(f"channel priority: {before.priority} → {now.priority}")
     per_platform = {
         platform: [
             *_spec_changes(before.specs.get(platform, ()), now.specs[platform]),

@@ -40,9 +40,10 @@ _BUILT_FOR = re.compile(r"(?:cuda|cu)(\d{1,2})\.?(\d{1,2})?(?![0-9])")
 _WHEEL_SUFFIX = re.compile(r"-cu(\d{2})\Z")
 _CPU_BUILD = re.compile(r"(?:^|[_.-])cpu(?:[_.-]|py\d|\Z)|(?:^|_)(?:mkl|eigen)_py\d")
 _ASKS_BY_NAME = re.compile(
-    r"(?:cudatoolkit|cudnn|nccl|pytorch-cuda|pytorch-gpu|tensorflow-gpu|cuda-.*|libcu.*|nvidia-.*-cu\d+|.*-cuda\d*"
+    r"(?:cudatoolkit|cudnn|nccl|pytorch-cuda|pytorch-gpu|tensorflow-gpu|cuda-.*|libcu(?:blas|dnn|dss|fft|file|rand|solver|sparse).*|nvidia-.*-cu\d+|.*-cuda[\d.]*"
     r"|magma-cuda.*|cupy-cuda.*|onnxruntime-gpu|faiss-gpu)\Z"
 )
+_INDEXES = ("--index-url", "--extra-index-url", "--find-links")
 _NO_GPU = frozenset({"cuda-python", "nvidia-ml-py"})
 _CPU_NAMES = frozenset({"cpuonly", "pytorch-cpu", "tensorflow-cpu"})
 
@@ -90,7 +91,9 @@ def requests(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
     """The entries that ask for CUDA, and those that ask for the CPU."""
     gpu, cpu = [], []
     for entry in entries:
-        text = f"{entry.build} {entry.version if '+' in entry.version else ''} {entry.value}".lower()
+        local = entry.version.partition("+")[2]
+        place = entry.value if entry.option in _INDEXES else ""
+        text = f"{entry.build} {f'+{local}' if local else ''} {place}".lower()
         if entry.key in _CPU_NAMES or re.search(r"(?:^|[*_/+ ])cpu(?:[*_/ ]|\Z)", text):
             cpu.append(entry)
         elif entry.key not in _NO_GPU and (

@@ -8,7 +8,9 @@ source do not change.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,8 +19,11 @@ from envaudit.lock.entries import Entry
 from envaudit.lock.sourcefile import SourceFile
 from envaudit.lock.virtual import VirtualPackages
 
+_MAX_BYTES = 16 << 20
+_SHOWN_DIGITS = 12
 _PREFIX = "envaudit_"
 _CHANNELS = f"{_PREFIX}channels"
+_PLATFORMS = f"{_PREFIX}platforms"
 _PRIORITY = f"{_PREFIX}channel_priority"
 _CUDA = f"{_PREFIX}cuda"
 _SPECS = f"{_PREFIX}specs_"
@@ -36,6 +41,7 @@ class Inputs:
         virtual: platform to `__cuda=12.4`, sorted.
         cuda: what `--cuda` said; None without it.
         priority: the channel priority.
+        platforms: as the sources name them; a lock may be for others, which somebody chose by hand.
     """
 
     channels: tuple[str, ...] = ()
@@ -43,10 +49,13 @@ class Inputs:
     virtual: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     cuda: str | None = None
     priority: str = ""
+    platforms: tuple[str, ...] = ()
 
     def to_custom(self) -> dict[str, str]:
         """The entries of `custom_metadata`."""
         custom = {_CHANNELS: json.dumps(list(self.channels))}
+        if self.platforms:
+            custom[_PLATFORMS] = " ".join(self.platforms)
         if self.priority:
             custom[_PRIORITY] = self.priority
         if self.cuda is not None:
@@ -69,6 +78,7 @@ class Inputs:
                 virtual={name: tuple(text.split()) for name, text in _under(custom, _VIRTUAL)},
                 cuda=custom.get(_CUDA),
                 priority=custom.get(_PRIORITY, ""),
+                platforms=tuple(custom.get(_PLATFORMS, "").split()),
             )
         except ValueError:
             return None
@@ -93,7 +103,13 @@ def inputs_of(
         virtual={} if virtual is None else {name: tuple(map(str, virtual.of(name))) for name in names},
         cuda=None if virtual is None else virtual.cuda,
         priority=priority,
+        platforms=platforms_of(sources),
     )
+
+
+def platforms_of(sources: Sequence[SourceFile]) -> tuple[str, ...]:
+    """The platforms that the sources name, each once."""
+    return tuple(dict.fromkeys(each.text for source in sources for each in source.platforms))
 
 
 def _specs(sources: Sequence[SourceFile], platform: str) -> tuple[str, ...]:
@@ -117,7 +133,18 @@ def _line(entry: Entry) -> str:
         parts = ["pip", entry.key + extras, "".join(entry.version.split()), *sorted(entry.hashes)]
         marker = f"; {' '.join(entry.marker.split())}" if entry.marker else ""
         return cleaned(" ".join(part for part in parts if part) + marker)
+    if entry.kind == "pip_constraint":
+        return f"pip {cleaned(' '.join(entry.text.split()))} {_digest_of(entry)}"
     return cleaned(f"{'conda' if entry.kind == 'conda' else 'pip'} {' '.join(entry.text.split())}")
+
+
+def _digest_of(entry: Entry) -> str:
+    """The content of a constraints file, whose lines are no entries: `sha256:0123456789ab`."""
+    try:
+        with open(os.path.join(os.path.dirname(entry.path), entry.value), "rb") as file:
+            return f"sha256:{hashlib.sha256(file.read(_MAX_BYTES)).hexdigest()[:_SHOWN_DIGITS]}"
+    except OSError:
+        return "unreadable"
 
 
 def _texts(text: str) -> tuple[str, ...]:

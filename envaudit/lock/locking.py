@@ -16,6 +16,7 @@ from envaudit.lock.audit import lock_section
 from envaudit.lock.channels import Channel
 from envaudit.lock.inputs import inputs_of
 from envaudit.lock.lockfile import Lock, LockedPackage, parse_lock
+from envaudit.lock.names import normalised
 from envaudit.lock.outcome import PipConflict, solve_section
 from envaudit.lock.pippart import resolve_pip_parts
 from envaudit.lock.request import LockRequest, solving_of
@@ -97,8 +98,9 @@ def _kept(request: LockRequest) -> dict[str, tuple[LockedPackage, ...]]:
     """Platform to the packages of the existing lock that should not move."""
     if request.existing is None:
         return {}
-    known = {package.name for package in request.existing.packages}
-    for name in sorted(request.update - known):
+    known = {normalised(package.name) for package in request.existing.packages}
+    moving = {normalised(name) for name in request.update}
+    for name in sorted(moving - known):
         import difflib
 
         close = difflib.get_close_matches(name, known, n=1)
@@ -111,7 +113,7 @@ def _kept(request: LockRequest) -> dict[str, tuple[LockedPackage, ...]]:
         platform: tuple(
             package
             for package in request.existing.of(platform, categories=None)
-            if package.name not in request.update
+            if normalised(package.name) not in moving
         )
         for platform in request.platforms
     }

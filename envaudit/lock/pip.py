@@ -44,6 +44,8 @@ _BUILD_REFUSED = re.compile(
 )
 _CAUSE = re.compile(r"^\s*cause: ", re.MULTILINE)
 _USER_INFO = re.compile(r"(\w://)[^/\s@]+@")
+# Those that some thread is waiting for.
+_RUNNING: set[subprocess.Popen[str]] = set()
 _MAX_EXPLANATION = 1200
 # Environment variables that would make uv read or write somewhere else than it is told to.
 MISLEADING = ("UV_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE", "UV_REQUIREMENT", "UV_PROJECT", "VIRTUAL_ENV")
@@ -63,6 +65,7 @@ class PipRequest:
         locked: distribution to version of the lock before; kept where nothing else forces a move.
         prerelease: whether pre-releases count everywhere, as pip's `--pre` has it.
         allow_build: whether source builds may run.
+        offline: whether what uv has in its cache must do.
         environ: variables of the user's conda settings, such as their certificates and proxies.
     """
 
@@ -75,6 +78,7 @@ class PipRequest:
     locked: Mapping[str, str] = field(default_factory=dict)
     prerelease: bool = False
     allow_build: bool = False
+    offline: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -140,6 +144,12 @@ def uv_platform(platform: str, virtual: Mapping[str, str]) -> str | None:
     return f"{_UV_MACHINES[platform]}-manylinux_2_{supported[0]}" if supported else None
 
 
+def end_running() -> None:
+    """End every uv that other threads are waiting for: the user has ended the run."""
+    for process in list(_RUNNING):
+        process.kill()
+
+
 def find_uv() -> str:
     """The uv that came with envaudit, or the one on PATH.
 
@@ -166,10 +176,13 @@ def _command(request: PipRequest, platform: str) -> list[str]:
     return [
         *(find_uv(), "pip", "compile", "--quiet", "--color", "never", "--no-header"),
         *("--python", sys.executable, "--python-version", request.python, "--python-platform", platform),
+        # Which `read_edges` reads, whatever the user's configuration prefers.
+        *("--annotate", "--annotation-style", "split"),
         # As pip does: the best version over all indexes that the file names.
         *("--index-strategy", "unsafe-best-match"),
         *build,
         *(["--prerelease", "allow"] if request.prerelease else []),
+        *(["--offline"] if request.offline else []),
     ]
 
 
@@ -182,25 +195,31 @@ def _run(argv: Sequence[str], folder: str, request: PipRequest) -> None:
     environ = {name: value for name, value in environ.items() if name not in MISLEADING}
     environ["MACOSX_DEPLOYMENT_TARGET"] = request.virtual.get("__osx", DEFAULT_OSX)
     try:
-        ran = subprocess.run(
+        process = subprocess.Popen(
             argv,
             cwd=folder,
             env=environ,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT_S,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            check=False,
         )
+    except OSError as error:
+        raise NeededError("uv cannot be started", where=argv[0], why=error.strerror or str(error)) from None
+    _RUNNING.add(process)
+    try:
+        _, complaint = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise NeededError(
             f"uv gave no answer in {TIMEOUT_S:.0f} s", where=f"pip part, {request.platform}"
         ) from None
-    except OSError as error:
-        raise NeededError("uv cannot be started", where=argv[0], why=error.strerror or str(error)) from None
-    if ran.returncode != 0:
-        raise _failure(ran.stderr, request)
+    finally:
+        process.kill()
+        process.wait()
+        _RUNNING.discard(process)
+    if process.returncode != 0:
+        raise _failure(complaint, request)
 
 
 def _failure(stderr: str, request: PipRequest) -> Exception:
@@ -213,6 +232,10 @@ def _failure(stderr: str, request: PipRequest) -> Exception:
             text,
             "What has no wheel must be built, which runs its code on this machine: "
             "allow it with --allow-build, or choose a version that has a wheel.",
+        )
+    if "network was disabled" in text:
+        return NeededError(
+            "not in uv's cache", where=where, why=text, next_step="Run once without --offline."
         )
     if _NO_SOLUTION in text:
         return PipConflictError(text.replace("No solution found when resolving dependencies", "").strip(" :"))

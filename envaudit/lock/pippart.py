@@ -15,7 +15,7 @@ from envaudit.lock.lockfile import LockedPackage
 from envaudit.lock.names import normalised, provided
 from envaudit.lock.network import environment
 from envaudit.lock.outcome import PipConflict, pip_conflict
-from envaudit.lock.pip import PipConflictError, PipRequest, find_uv, resolve_pip, uv_platform
+from envaudit.lock.pip import PipConflictError, PipRequest, end_running, find_uv, resolve_pip, uv_platform
 from envaudit.lock.piplines import PipLines, pip_lines
 from envaudit.lock.pylock import PipPackage
 from envaudit.lock.request import LockRequest
@@ -59,7 +59,13 @@ def resolve_pip_parts(
             return pip_conflict(platform, error, entries, asked.provided)
 
     with ThreadPoolExecutor(_PIP_JOBS) as pool:
-        return dict(zip(request.platforms, pool.map(one, request.platforms)))
+        try:
+            return dict(zip(request.platforms, pool.map(one, request.platforms)))
+        except BaseException:
+            # Leaving the block waits for the other platforms.
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_running()
+            raise
 
 
 def _pip_request(
@@ -94,6 +100,7 @@ def _pip_request(
         },
         prerelease=lines.prerelease,
         allow_build=request.allow_build,
+        offline=request.offline,
         environ=_connection(request.settings),
     )
 

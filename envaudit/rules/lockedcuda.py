@@ -8,6 +8,8 @@ from envaudit.rules.registry import Evidence, Found, Policy, rule
 
 Facts = Dict[str, Any]
 
+# torch and what is compiled against it.
+_TORCH = ("pytorch", "torch", "torchvision", "torchaudio", "torchtext")
 # Where a message names the platforms: those with the same finding share one.
 _ON = "{on}"
 
@@ -98,6 +100,7 @@ def cuda_family(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
 
 def _cuda_family(path: str, facts: Facts, suggestions: Dict[str, bool]) -> Iterator[Found]:
+    yield from _torch_apart(path, facts["cuda"])
     toolkit: Dict[str, List[str]] = {}
     for each in facts["cuda"]:
         if each["by"] == "version":
@@ -113,6 +116,19 @@ def _cuda_family(path: str, facts: Facts, suggestions: Dict[str, bool]) -> Itera
         )
     elif toolkit:
         yield from _wrong_builds(path, facts["cuda"], next(iter(toolkit)))
+
+
+def _torch_apart(path: str, cuda: List[Facts]) -> Iterator[Found]:
+    """Of torch and its extensions, compiled for two versions of CUDA: the extension does not load.
+
+    Wheels carry their CUDA and must agree on it; builds of conda share the environment's, so that
+    those of one major version go together.
+    """
+    built = [each for each in cuda if each["by"] == "build" and each["name"] in _TORCH]
+    exactly = any(each["manager"] == "pip" for each in built)
+    if len({each["cuda"] if exactly else _numbers(each["cuda"])[0] for each in built}) > 1:
+        named = " beside ".join(f"{each['name']} for CUDA {each['cuda']}" for each in built)
+        yield Found(f"{named} {_ON}", path=path)
 
 
 def _wrong_builds(path: str, cuda: List[Facts], toolkit: str) -> Iterator[Found]:

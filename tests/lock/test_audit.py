@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from envaudit.lock.audit import lock_section
+from envaudit.lock.gpubuilds import requests
 from envaudit.lock.lockfile import Lock, LockedChannel, LockedPackage
 from envaudit.lock.outcome import solve_section
 from envaudit.model import Finding, Fingerprint
@@ -296,9 +297,42 @@ def test_cudatoolkit_that_nothing_depends_on_is_a_warning() -> None:
             (pip("torch", "2.5.1+cu118"), pip("nvidia-cuda-runtime-cu12", "12.4.127")),
             ["EA083 torch is built for CUDA 11.8, the lock has CUDA 12.4 on linux-64"],
         ),
+        (
+            (pip("torch", "2.5.1+cu121"), pip("torchvision", "0.20.1+cu124")),
+            ["EA083 torch for CUDA 12.1 beside torchvision for CUDA 12.4 on linux-64"],
+        ),
+        ((pip("torch", "2.5.1+cu121"), pip("torchvision", "0.20.1+cu121")), []),
+        ((conda("pytorch", "2.9", "cuda126_0"), conda("torchvision", "0.25", "cuda129_0")), []),
+        (
+            (conda("pytorch", "2.0.1", "cuda118_0"), conda("torchvision", "0.25", "cuda129_0")),
+            ["EA083 pytorch for CUDA 11.8 beside torchvision for CUDA 12.9 on linux-64"],
+        ),
         ((conda("_pytorch_select", "2.0", "cuda_2"), conda("cuda-version", "11.8")), []),
     ],
 )
 def test_cuda_family_must_be_on_one_version(packages: tuple[LockedPackage, ...], expected: list[str]) -> None:
     """The toolkit's packages exactly; builds for an older minor version of the same major run."""
     assert expected == told(findings(*packages))
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "pip_lines", "gpu", "cpu"),
+    [
+        (["cudatoolkit=11.8"], [], 1, 0),
+        (["libcublas", "libcusparse-dev", "cudnn", "nccl", "dgl-cuda11.3"], [], 5, 0),
+        (["libcurl", "libcups", "numpy", "nvidia-ml-py", "cuda-python"], [], 0, 0),
+        (["pytorch=2.0.1=*cuda*"], [], 1, 0),
+        (["pytorch=2.0.1=*cpu*", "cpuonly"], [], 0, 2),
+        (["python"], ["torch==2.5.1+cu121"], 1, 0),
+        (["python"], ["torch==2.5.1+cpu"], 0, 1),
+        (["python"], ["--extra-index-url https://whl.example/whl/cu118", "torch"], 1, 0),
+        (["python"], ["--extra-index-url https://whl.example/whl/cpu", "torch"], 0, 1),
+        (["python"], ["./gpu-tools", "nvidia-cublas-cu12"], 1, 0),
+    ],
+)
+def test_lines_that_ask_for_cuda_are_told_from_those_that_sound_like_it(
+    tmp_path: Path, dependencies: list[str], pip_lines: list[str], gpu: int, cpu: int
+) -> None:
+    """A library of curl is none of CUDA."""
+    asking, refusing = requests(source_of(tmp_path, *dependencies, pip=pip_lines).entries())
+    assert (gpu, cpu) == (len(asking), len(refusing))

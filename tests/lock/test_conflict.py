@@ -35,7 +35,13 @@ numpy <2.0 cannot be installed because there are no viable options:
 """
 
 
-def _conflict(text: str, *specs: str, channels: tuple[str, ...] = ("conda-forge",), **told: Any) -> Conflict:
+def _conflict(
+    text: str,
+    *specs: str,
+    channels: tuple[str, ...] = ("conda-forge",),
+    virtual: tuple[VirtualPackage, ...] = (VirtualPackage("__glibc", "2.28"),),
+    **told: Any,
+) -> Conflict:
     answer = {
         "platform": "linux-64",
         "text": text,
@@ -48,7 +54,7 @@ def _conflict(text: str, *specs: str, channels: tuple[str, ...] = ("conda-forge"
         answer,
         [spec_of(each, f"e.yml:{line}:5") for line, each in enumerate(specs, 1)],
         resolve_channels(channels, Settings()),
-        (VirtualPackage("__glibc", "2.28"),),
+        virtual,
     )
 
 
@@ -125,3 +131,22 @@ def test_conflict_does_not_repeat_the_addresses_of_channels() -> None:
     """They may be long, and hold what nobody should read."""
     text = 'Cannot solve the request because of: No candidates were found for a 1.*[channel="https://h.example/c/"].'
     assert _conflict(text, "https://h.example/c::a=1").explanation == ("No candidates were found for a 1.*.",)
+
+
+def test_conflict_over_the_assumed_driver_says_needed_and_assumed() -> None:
+    """The cuda-version of a CUDA 12 build constrains the driver; nothing is missing from a channel."""
+    text = """The following packages are incompatible
+├─ __cuda * can be installed with any of the following options:
+│  └─ __cuda 11.4
+└─ pytorch ==2.6 *cuda* cannot be installed because there are no viable options:
+   └─ pytorch 2.6.0 would require
+      └─ cuda-version >=12.6,<13, which cannot be installed because there are no viable options:
+         └─ cuda-version 12.6 would constrain
+            └─ __cuda >=12, which conflicts with any installable versions previously reported
+"""
+    conflict = _conflict(text, "pytorch=2.6=*cuda*", virtual=(VirtualPackage("__cuda", "11.4"),))
+    assert [spec.text for spec in conflict.specs] == ["pytorch=2.6=*cuda*"]
+    assert conflict.hints == (
+        "Needed of the machine is __cuda >=12, assumed is 11.4 for linux-64. If the nodes have it, "
+        "give --cuda VERSION, or list it in a --virtual-packages file under subdirs.linux-64.packages.",
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from envaudit.lock.entries import Located
 from envaudit.lock.freshness import changes_between
 from envaudit.lock.inputs import Inputs, inputs_of
 from envaudit.lock.virtual import virtual_packages
@@ -17,6 +19,7 @@ LINUX = ["linux-64"]
 def test_inputs_survive_the_metadata_of_a_lock(tmp_path: Path) -> None:
     """Text to text and back."""
     source = source_of(tmp_path, "python=3.10", "numpy >=1.20", pip=["tqdm"])
+    source = replace(source, platforms=(Located("linux-64", 1, 1),))
     inputs = inputs_of([source], LINUX, virtual_packages(cuda="12.4"), "strict")
     assert inputs == Inputs.from_custom(inputs.to_custom())
 
@@ -96,3 +99,15 @@ def test_virtual_packages_count_where_somebody_chose_them(tmp_path: Path) -> Non
         old, inputs_of([source], LINUX, virtual_packages(cuda="12.4"))
     )
     assert [] == changes_between(old, inputs_of([source], LINUX))
+
+
+def test_constraints_file_that_changes_is_a_change(tmp_path: Path) -> None:
+    """Its lines are no entries, but they decide what is locked."""
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("tqdm<5\n")
+    source = source_of(tmp_path, "python", pip=["-c constraints.txt", "tqdm"])
+    old = inputs_of([source], LINUX)
+    assert [] == changes_between(old, inputs_of([source], LINUX))
+    constraints.write_text("tqdm<4\n")
+    expected = "pip -c: constraints.txt sha256:63046e500387 → constraints.txt sha256:0ef59d82e5e7"
+    assert [expected] == changes_between(old, inputs_of([source], LINUX))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
+import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -145,6 +149,19 @@ def test_lock_is_fresh_until_its_source_changes(workplace: Workplace) -> None:
     )
 
 
+def test_platforms_that_were_chosen_by_hand_stay_fresh(workplace: Workplace) -> None:
+    """`-p` of the lock needs not be given to `--check`; platforms that change in the source count."""
+    for platforms, code in (("linux-64, osx-arm64", 0), ("linux-64, win-64", 1)):
+        source_of(workplace.folder, "python=3.10", more=f"platforms: [{platforms}]")
+        if code == 0:
+            workplace.run("lock", "-p", "linux-64")
+        ended = workplace.run("lock", "--check", "--format", "json")
+        assert code == ended.code
+    assert "stale: platforms: +win-64, -osx-arm64" == message_of(ended, "EA060")
+    asked = workplace.run("lock", "--check", "-p", "osx-64", "--format", "json")
+    assert "stale: platforms: +osx-64, -linux-64" == message_of(asked, "EA060")
+
+
 def test_lock_of_another_tool_is_judged_by_its_content_hash(workplace: Workplace) -> None:
     """Without what envaudit keeps in its metadata, the specs that it does not meet are the cause."""
     lock(workplace, "python=3.10", "numpy=1.24")
@@ -171,6 +188,13 @@ def test_update_moves_what_is_named_and_nothing_else(workplace: Workplace) -> No
     )
 
 
+def test_update_that_finds_nothing_newer_leaves_every_byte(workplace: Workplace) -> None:
+    """Names count as the index has them; pip stays a dependency of python."""
+    lock(workplace, "python=3.10", "numpy")
+    ended = workplace.run("lock", "--update", "NumPy")
+    assert (0, "PASS conda-lock.yml is as it was") == (ended.code, ended.verdict[:32])
+
+
 def test_update_of_a_name_that_is_not_locked_suggests_one(workplace: Workplace) -> None:
     """A typing error must not be a success."""
     lock(workplace, "python=3.10", "numpy")
@@ -184,6 +208,58 @@ def test_update_keeps_what_the_lock_was_made_for(workplace: Workplace) -> None:
     lock(workplace, "python=3.10", "pytorch>=2.6", options=["--cuda", "12.6"])
     assert 0 == workplace.run("lock", "--update", "jinja2").code
     assert locked(workplace)["pytorch"].build.startswith("cuda126")
+
+
+@pytest.mark.parametrize(
+    ("channels", "options", "why"),
+    [
+        ([CHANNEL], ["-p", "linux-64"], "(platforms: linux-64, osx-arm64)"),
+        ([CHANNEL, "pytorch"], [], "(channels: pytorch)"),
+    ],
+)
+def test_update_does_not_change_what_the_lock_is_for(
+    workplace: Workplace, channels: list[str], options: list[str], why: str
+) -> None:
+    """A platform that nobody names must not vanish, nor a new channel move everything."""
+    lock(workplace, "python=3.10", "numpy", options=["-p", "linux-64", "-p", "osx-arm64"])
+    source_of(workplace.folder, "python=3.10", "numpy", channels=channels)
+    ended = workplace.run("lock", "--update", "numpy", *options)
+    assert (2, True) == (ended.code, why in ended.err)
+
+
+def test_update_of_a_lock_for_virtual_packages_of_a_file_asks_for_them_again(workplace: Workplace) -> None:
+    """Another assumption would move what nobody asked to move."""
+    table = 'subdirs:\n  linux-64:\n    packages:\n      __glibc: "2.17"\n      __cuda: "12.4"\n'
+    (workplace.folder / "vp.yml").write_text(table)
+    lock(workplace, "python=3.10", "numpy", options=["--virtual-packages", "vp.yml"])
+    ended = workplace.run("lock", "--update", "numpy")
+    assert (2, True) == (ended.code, "Give the file again with --virtual-packages" in ended.err)
+    assert 0 == workplace.run("lock", "--update", "numpy", "--virtual-packages", "vp.yml").code
+
+
+def test_interrupted_run_ends_at_once_and_leaves_nothing(workplace: Workplace, tmp_path: Path) -> None:
+    """While the index keeps uv waiting; the lock that was there stays."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
+        source_of(workplace.folder, "python=3.10", "pip", pip=[f"--index-url {address}", "tqdm"])
+        process = subprocess.Popen(
+            workplace.argv(["lock"]),
+            cwd=workplace.folder,
+            env=workplace.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        silent.settimeout(30)
+        asking, _ = silent.accept()
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        asking.close()
+    assert (130, b"envaudit: interrupted.\n") == (process.returncode, err)
+    assert time.monotonic() - began < 5
+    assert ["condarc", "environment.yml"] == sorted(
+        path.name for path in workplace.folder.iterdir() if path.is_file()
+    )
 
 
 def test_packages_of_a_second_file_have_its_category(workplace: Workplace) -> None:
@@ -242,6 +318,7 @@ def test_source_in_utf_16_is_locked(workplace: Workplace) -> None:
         (["--cuda", "new"], 2, "expected a version such as 12.4"),
         (["--virtual-packages", "gone.yml"], 4, "gone.yml: cannot be read"),
         (["gone.yml"], 4, "gone.yml"),
+        (["-o", "environment.yml"], 2, "the lock would be written over its source"),
         (["--check", "-o", "gone.yml"], 4, "Make one with 'envaudit lock'."),
         (["--names", "environment.yml"], 4, "not a name table"),
     ],

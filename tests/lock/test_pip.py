@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -175,6 +176,13 @@ def test_index_that_does_not_answer_is_no_conflict(wheels: Path, monkeypatch: py
     assert ("uv failed", "pip part, linux-64") == (raised.value.what, raised.value.where)
 
 
+def test_cache_that_lacks_what_is_asked_for_is_no_conflict(wheels: Path) -> None:
+    """With `--offline` nothing is known about the index."""
+    with pytest.raises(NeededError) as raised:
+        resolve_pip(PipRequest("linux-64", "3.10.14", ("tqdm",), offline=True))
+    assert "Run once without --offline." == raised.value.next_step
+
+
 @pytest.mark.parametrize(
     ("platform", "glibc", "expected"),
     [
@@ -198,3 +206,16 @@ def test_index_of_pip_is_asked(wheels: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(NeededError) as raised:
         resolve_pip(PipRequest("linux-64", "3.10.14", ("tqdm",)))
     assert "http://127.0.0.1:9/mirror/tqdm/" in raised.value.why
+
+
+def test_release_without_a_wheel_is_refused_with_the_way_out(wheels: Path) -> None:
+    """Its metadata could only be had by running its setup.py."""
+    root = wheels / "old-1.0"
+    root.mkdir()
+    (root / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: old\nVersion: 1.0\n")
+    (root / "setup.py").write_text("from setuptools import setup\nsetup(name='old', version='1.0')\n")
+    with tarfile.open(wheels / "old-1.0.tar.gz", "w:gz") as archive:
+        archive.add(root, "old-1.0")
+    with pytest.raises(PipConflictError) as raised:
+        resolve(wheels, "old==1.0")
+    assert (True, True) == ("old" in raised.value.explanation, "--allow-build" in raised.value.hint)
