@@ -13,6 +13,9 @@ from envaudit.probe.context import Context
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 _MAX_REFS_BYTES = 8 << 20
+# What `git status` of a checkout starts: the `clean` and `process` of a filter for each file whose
+# time stamp changed, and a transport for what a partial clone left out. An include may hold either.
+_STARTING = re.compile(r"\[(?:filter|include)|promisor|partialclone", re.IGNORECASE)
 
 
 def find_checkout(context: Context, folder: str) -> Optional[str]:
@@ -75,6 +78,23 @@ def origin_of(context: Context, top: str) -> Optional[str]:
             if key.strip().lower() == "url":
                 return value.strip().strip('"')
     return None
+
+
+def may_start_programs(context: Context, top: str) -> bool:
+    """Whether git, asked for changes, may start what the checkout's own configuration names.
+
+    The user's and the system's configuration (git-lfs is installed there) are theirs to trust. A
+    configuration that cannot be read is not known to be harmless.
+    """
+    try:
+        folder = git_folder(context, top)
+        shared = _shared(context, folder)
+        for path in (os.path.join(shared, "config"), os.path.join(folder, "config.worktree")):
+            if context.exists(path) and _STARTING.search(context.read_text(path)):
+                return True
+    except OSError:
+        return True
+    return False
 
 
 def _shared(context: Context, folder: str) -> str:

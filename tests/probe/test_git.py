@@ -216,3 +216,27 @@ def test_fake_node_has_its_status(
     """Healthy, absent, garbled and denied repositories are told apart."""
     answer = git.read(fake_node(name))
     assert (status, errors) == (answer.status, list(answer.errors))
+
+
+@pytest.mark.parametrize(
+    "place", ["config", "config.worktree", "included"], ids=["checkout", "worktree", "include"]
+)
+def test_filter_of_the_checkout_is_not_started(repository: Path, place: str) -> None:
+    """A checkout under audit runs nothing: where git would start its filter, `dirty` is not known."""
+    folder = repository / ".git"
+    trace = repository.parent / "started"
+    if place == "config.worktree":
+        run_git(repository, "config", "core.repositoryFormatVersion", "1")
+        run_git(repository, "config", "extensions.worktreeConfig", "true")
+    if place == "included":
+        run_git(repository, "config", "include.path", "included")
+    run_git(repository, "config", "--file", str(folder / place), "filter.x.clean", f"touch {trace}; cat")
+    (folder / "info").mkdir(exist_ok=True)
+    (folder / "info" / "attributes").write_text("* filter=x\n")
+    os.utime(repository / "train.py", (1, 1))
+    answer = read(repository)
+    assert not trace.exists()
+    assert ("ok", None) == (answer.status, answer.facts["dirty"])
+    assert "filters" in answer.notes["not_examined"]["dirty"]
+    run_git(repository, "status", "--porcelain")
+    assert trace.exists(), "git itself no longer starts it: the test shows nothing"

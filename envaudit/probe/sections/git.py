@@ -7,7 +7,7 @@ import hashlib
 import os
 from typing import Any, Dict, List, Tuple
 
-from envaudit.probe.checkout import find_checkout, head_of, origin_of
+from envaudit.probe.checkout import find_checkout, head_of, may_start_programs, origin_of
 from envaudit.probe.context import Answer, Context, ProgramFailed, ProgramTimeout
 from envaudit.probe.secrets import clean, clean_url
 
@@ -26,7 +26,8 @@ def read(context: Context) -> Answer:
     """Commit, `dirty` (tracked files that differ from it) and sha256 of environment files and locks.
 
     `dirty` is null where git cannot say: not installed, older than 2.15, or a checkout of another
-    owner, which git refuses to look into. The commit is then read from the files.
+    owner, which git refuses to look into; and where it could not say without starting a program of
+    the checkout's choice or fetching. The commit is then read from the files.
     """
     if not context.is_dir(context.workdir):
         return Answer("error", {}, {}, (f"{context.workdir}: no such folder",))
@@ -56,6 +57,8 @@ def read(context: Context) -> Answer:
 def _changes(context: Context, top: str) -> Tuple[bool, List[str]]:
     # No lock is taken in a repository that somebody may be using, and no program that its
     # configuration names is started. Untracked files (logs, checkpoints) are no change.
+    if may_start_programs(context, top):
+        raise ProgramFailed("its own configuration has filters, includes or a promisor, which git would run")
     options = ["--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "status.renames=false"]
     argv = ["git", *options, "-C", top, "status"]
     argv += ["--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=dirty"]
