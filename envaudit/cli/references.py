@@ -80,7 +80,7 @@ def expand(text: str) -> Tuple[str, ...]:
     for name in names:
         if not NODE_NAME.match(name):
             raise UsageError(
-                f"{name!r} is not a node name",
+                f"{name[:80]!r} is not a node name",
                 next_step="It is letters, digits, '.', '_', ':' and '-', and does not begin with '-'.",
             )
     return names
@@ -96,12 +96,16 @@ def _split_at(text: str) -> Optional[int]:
 def _expand(text: str) -> Tuple[str, ...]:
     try:
         from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException, std_group_resolver
+        from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
     except ImportError:
         return nodeset.expand(text)
     groups = re.findall(r"(?:^|[,!&^])\s*@([^,!&^\[\]]+)", text)
     try:
         names = tuple(NodeSet(text, resolver=std_group_resolver() if groups else RESOLVER_NOGROUP))
-    except NodeSetException as error:
+    except GroupResolverError as error:
+        # No groups.conf at all, or one that cannot be read or has no such source.
+        raise _bad_node_set(text, f"no source of groups: {error}", groups) from None
+    except (NodeSetException, GroupSourceError) as error:
         raise _bad_node_set(text, str(error), groups) from None
     if not names and groups:
         raise _bad_node_set(text, "unknown or empty group", groups)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 import pytest
+from ClusterShell import NodeSet
+from ClusterShell.NodeUtils import GroupResolver, UpcallGroupSource
 
 from envaudit.cli.references import Reference, expand, parse
 from envaudit.errors import UsageError
@@ -57,3 +61,21 @@ def test_node_set_of_absurd_size_is_refused_before_it_is_built() -> None:
     """A mistyped range costs a message, not the memory of the machine."""
     with pytest.raises(UsageError, match="1000000"):
         expand("node[1-99999999999]")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [(None, "no source of groups"), (UpcallGroupSource("default", "exit 3", all_upcall="exit 3"), "exit 3")],
+    ids=["no groups.conf", "a group source that fails"],
+)
+def test_group_where_groups_cannot_be_asked_is_a_usage_error(
+    source: Optional[UpcallGroupSource], words: str
+) -> None:
+    """ClusterShell may be installed without its configuration, and a site's own command may fail."""
+    before = NodeSet.std_group_resolver()
+    NodeSet.set_std_group_resolver(GroupResolver(default_source=source))
+    try:
+        with pytest.raises(UsageError, match=words):
+            parse("@gpu")
+    finally:
+        NodeSet.set_std_group_resolver(before)
