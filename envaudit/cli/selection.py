@@ -21,7 +21,9 @@ DEFAULT_PYTHON = "python3"
 def add_node_options(parser: argparse.ArgumentParser) -> None:
     """The options that choose nodes and how they are reached."""
     group = parser.add_argument_group("which nodes (default: this machine)")
-    group.add_argument("--nodes", metavar="NODESET", help="nodes such as 'node[01-16]' or '@gpu'")
+    group.add_argument(
+        "--nodes", action=_Union, metavar="NODESET", help="nodes such as 'node[01-16]' or '@gpu'"
+    )
     group.add_argument("--hostfile", metavar="FILE", help="an MPI or DeepSpeed host file")
     group.add_argument(
         "--all", action="store_true", help="the configured hosts, or the nodes of the Slurm or PBS allocation"
@@ -38,6 +40,20 @@ def add_transport_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--timeout", type=_seconds, metavar="S", help="seconds per node (default: 60)")
     group.add_argument("--fanout", type=_fanout, metavar="N", help="nodes at a time (default: 64)")
     add_config_option(parser)
+
+
+class _Union(argparse.Action):
+    """An option given twice means both node sets, as with clush -w; the last alone would be a surprise."""
+
+    def __call__(
+        self,
+        parser: object,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: Optional[str] = None,
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is None else f"{before},{values}")
 
 
 def add_config_option(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +87,7 @@ def read_hostfile(path: str) -> Tuple[str, ...]:
         UsageError: it names no host, or something that is none.
     """
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
             lines = file.read(1 << 20).splitlines()
     except OSError as error:
         raise InputError("cannot be read", where=path, why=error.strerror or str(error)) from None
@@ -79,10 +95,18 @@ def read_hostfile(path: str) -> Tuple[str, ...]:
     for line in lines:
         words = line.split("#", 1)[0].split()
         if words:
-            names.append(re.sub(r":\d+\Z", "", words[0]))
+            names.append(_without_slots(words[0]))
     if not names:
         raise UsageError("names no host", where=path)
     return references.expand(",".join(names))
+
+
+def _without_slots(word: str) -> str:
+    """The host of `node01:8`; an IPv6 address is full of colons, and takes slots in brackets only."""
+    bracketed = re.match(r"\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\](?::\d+)?\Z", word)
+    if bracketed:
+        return bracketed[1]
+    return re.sub(r"\A([^:]*):\d+\Z", r"\1", word)
 
 
 def _all_nodes(configuration: Configuration) -> Tuple[str, ...]:
@@ -145,7 +169,12 @@ def choose_transport(
 def choose_targets(
     options: argparse.Namespace, configuration: Configuration, nodes: Sequence[str], transport_name: str
 ) -> Tuple[Target, ...]:
-    """Each node with its interpreter: `--python`, the node's own, the common one, `python3`."""
+    """Each node with its interpreter: `--python`, the node's own, the common one, `python3`.
+
+    Raises:
+        UsageError: an exec command that would ask one machine twice under two names.
+        NeededError: this machine has no such interpreter.
+    """
     from envaudit.transport import Target
 
     own = _interpreters(configuration.nodes.interpreters)
@@ -161,7 +190,26 @@ def choose_targets(
                 next_step="Set python or [nodes.interpreters] in envaudit.toml, or --python.",
             )
         targets.append(Target(node=node, python=python))
+    if transport_name in ("exec", "slurm") and "{node}" not in (configuration.nodes.command or ""):
+        _demand_own_interpreters(targets)
     return tuple(targets)
+
+
+def _demand_own_interpreters(targets: Sequence[Target]) -> None:
+    """Without `{node}` in the command, only the interpreter tells one node from another.
+
+    Two nodes with one interpreter would be one machine asked twice, and always alike.
+    """
+    first: Dict[str, str] = {}
+    for target in targets:
+        other = first.setdefault(target.python, target.node)
+        if other != target.node:
+            raise UsageError(
+                f"{other} and {target.node} would be the same: the command has no {{node}}, "
+                f"and both have {target.python}",
+                where="command",
+                next_step="Put {node} into command, or give each its own under [nodes.interpreters].",
+            )
 
 
 def check_local_python(python: str) -> None:

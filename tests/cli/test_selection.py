@@ -103,3 +103,37 @@ def test_interpreter_that_this_machine_does_not_have_is_told() -> None:
     """Before anything is started."""
     with pytest.raises(NeededError, match="no interpreter '/nowhere/python'"):
         selection.choose_targets(options("--python", "/nowhere/python"), Configuration(), ["n1"], "local")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\ufeffnode01\r\nnode02:4\r\n", ("node01", "node02")),
+        ("fe80::1\n", ("fe80::1",)),
+        ("2001:db8::10 slots=8\n", ("2001:db8::10",)),
+        ("[2001:db8::10]:8\n", ("2001:db8::10",)),
+        ("Node01.Example.ORG:8\n", ("Node01.Example.ORG",)),
+    ],
+)
+def test_hostfile_of_another_editor_or_address_family_is_read(
+    tmp_path: Path, text: str, expected: tuple[str, ...]
+) -> None:
+    """A byte order mark is no part of a name, and the end of an IPv6 address is no slot count."""
+    (tmp_path / "hosts").write_text(text, encoding="utf-8", newline="")
+    assert expected == selection.read_hostfile(str(tmp_path / "hosts"))
+
+
+def test_nodes_given_twice_means_both() -> None:
+    """The last one alone would leave nodes out without a word."""
+    chosen = options("--nodes", "n[1-2]", "--nodes", "n4")
+    assert ("n1", "n2", "n4") == selection.selected_nodes(chosen, Configuration())
+
+
+def test_exec_command_without_node_asks_no_interpreter_twice() -> None:
+    """Two names for one machine and one interpreter are always alike: a pass that says nothing."""
+    shared = Configuration(nodes=Nodes(command="env {python}", python="/opt/a/bin/python"))
+    with pytest.raises(UsageError, match="n1 and n2 would be the same"):
+        selection.choose_targets(options(), shared, ("n1", "n2"), "exec")
+    own = Configuration(nodes=Nodes(command="{python}", interpreters={"n1": "/a/python", "n2": "/b/python"}))
+    targets = selection.choose_targets(options(), own, ("n1", "n2"), "exec")
+    assert ["/a/python", "/b/python"] == [target.python for target in targets]
