@@ -76,7 +76,21 @@ def _ask_here(options: argparse.Namespace) -> Snapshot:
 def _sections(options: argparse.Namespace) -> Tuple[str, ...]:
     """The sections to ask for; `host` and `python` come along, for they say how the probe was started.
 
-    Without them nobody could tell whether facts of a launch may be compared.
+    Without them nobody could tell whether facts of a launch may be compared. A name that is none is
+    refused here, before any node is asked: the nodes are not at fault.
     """
     wanted = set(getattr(options, "section", None) or ())
+    if wanted:
+        from difflib import get_close_matches
+
+        from envaudit.probe import registry
+
+        known = sorted({*registry.section_names(), *registry.ON_REQUEST})
+        for name in sorted(wanted.difference(known)):
+            near = get_close_matches(name, known, n=1)
+            raise UsageError(
+                f"no section is called '{name}'",
+                where="--section",
+                next_step=f"Did you mean '{near[0]}'?" if near else f"Sections: {', '.join(known)}.",
+            )
     return tuple(sorted(wanted | {"host", "python"})) if wanted else ()

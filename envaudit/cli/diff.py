@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 
 from envaudit._version import __version__
 from envaudit.cli import references
@@ -13,6 +14,7 @@ from envaudit.cli.loading import add_section_option, add_store_option, load
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_transport_options
 from envaudit.diff import PathFilter
+from envaudit.errors import UsageError
 from envaudit.model.finding import THRESHOLDS
 from envaudit.report import Report
 from envaudit.rules import Evidence
@@ -54,6 +56,8 @@ def execute(options: argparse.Namespace) -> int:
     comparison = compare_loaded(load(parsed, options), paths)
     names = {name for each in comparison.current for name in each.sections}
     sections = paths.covered(sorted(names))
+    if not sections and replace(paths, ignore=()).covered(names):
+        raise UsageError("nothing is left to compare", where="--ignore", next_step="Ignore less.")
     evidence = Evidence(
         fingerprints=comparison.current,
         missing=comparison.missing,

@@ -72,4 +72,5 @@ def _held(store: Store, name: str, node: str) -> Fingerprint:
 
 def _outcome(timeline: List[Moment]) -> str:
     changes = sum(any(drift.kind != "unknown" for drift in moment.drifts) for moment in timeline)
-    return f"{len(timeline)} snapshots, {changes} with changes"
+    plural = "" if len(timeline) == 1 else "s"
+    return f"{len(timeline)} snapshot{plural}, {changes} with changes"

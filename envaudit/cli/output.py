@@ -33,10 +33,15 @@ def check_output_options(options: argparse.Namespace) -> None:
     """Refuse a wrong `--report` before any node is asked.
 
     Raises:
-        UsageError: no `=`, or an unknown format.
+        UsageError: no `=`, an unknown format, or a file that would be written twice.
         NeededError: the folder of a report does not exist or cannot be written.
     """
+    output = getattr(options, "output", None)
+    taken = {os.path.realpath(output)} if output else set()
     for _, path in _reports(options):
+        if os.path.realpath(path) in taken:
+            raise UsageError(f"{path} would be written twice", where="--report")
+        taken.add(os.path.realpath(path))
         folder = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
             raise NeededError("is no folder that can be written", where=folder)

@@ -13,6 +13,7 @@ from envaudit.cli.judging import judged
 from envaudit.cli.loading import add_section_option, add_store_option, open_store
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_node_options
+from envaudit.errors import UsageError
 from envaudit.model import Snapshot
 from envaudit.report import Report, Stage
 from envaudit.rules import Evidence
@@ -37,6 +38,11 @@ def execute(options: argparse.Namespace) -> int:
     check_output_options(options)
     for tag in options.tag:
         check_tag(tag)
+    if options.tag and options.output:
+        raise UsageError(
+            "--tag and --output exclude each other: a tag points into the store",
+            next_step="Leave one of them out; the file can be named after the tag.",
+        )
     snapshot = asking.ask_selected(options)
     stages = keep(snapshot, options)
     evidence = Evidence(

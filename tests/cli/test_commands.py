@@ -316,3 +316,48 @@ def test_json_of_every_command_fits_the_published_schema(folder: Folder) -> None
     assert [3, 1, 1, 0, 0] == [ended.code for ended in outputs]
     for ended in outputs:
         jsonschema.validate(ended.json, schema)
+
+
+@pytest.mark.parametrize("words", [("snapshot", "--all"), ("show", "n1"), ("diff", "n[1-3]")])
+def test_section_that_does_not_exist_is_told_before_any_node_is_asked(
+    folder: Folder, words: tuple[str, ...]
+) -> None:
+    """A typing error is the user's, not the nodes': 2, and the nearest name."""
+    folder.set_node("n1", script=f"touch {folder.path}/asked; exit 7")
+    ended = folder.ask(*words, "--section", "gqu")
+    assert (2, "") == (ended.code, ended.out)
+    assert "no section is called 'gqu'" in ended.err
+    assert "Did you mean 'gpu'?" in ended.err
+    assert not (folder.path / "asked").exists()
+
+
+def test_snapshot_into_a_file_takes_no_tag(folder: Folder) -> None:
+    """A tag points into the store: dropping it without a word would lose it."""
+    ended = folder.run("snapshot", "-o", "a.json", "--tag", "good")
+    assert (2, False) == (ended.code, (folder.path / "a.json").exists())
+    assert "--tag and --output exclude each other" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words", [("--report", "plain=./r"), ("-o", "r")], ids=["two reports", "report over the snapshot"]
+)
+def test_two_outputs_into_one_file_are_a_usage_error(folder: Folder, words: tuple[str, str]) -> None:
+    """The one written last would have replaced the other."""
+    ended = folder.run("snapshot", "--report", "json=r", *words)
+    assert (2, False) == (ended.code, (folder.path / "r").exists())
+    assert "would be written twice" in ended.err
+
+
+def test_diff_that_ignores_everything_is_a_usage_error(folder: Folder) -> None:
+    """An empty comparison is no pass."""
+    folder.run("snapshot", "-o", "a.json")
+    for words in (("--ignore", "**"), ("--section", "python", "--ignore", "python/**")):
+        ended = folder.run("diff", "a.json", "a.json", *words)
+        assert (2, "") == (ended.code, ended.out)
+        assert "nothing is left to compare" in ended.err
+
+
+def test_log_of_one_snapshot_counts_in_the_singular(folder: Folder) -> None:
+    """The first snapshot of a node is no change."""
+    folder.ask("snapshot", "--nodes", "n1")
+    assert folder.run("log", "n1").verdict.startswith("PASS 1 snapshot, 0 with changes")
