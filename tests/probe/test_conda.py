@@ -169,3 +169,14 @@ def test_addresses_of_packages_are_notes_without_secrets(make_node: MakeNode) ->
     assert "secret" not in answer.notes["urls"]["numpy"]
     assert "TOKEN" not in answer.notes["urls"]["numpy"]
     assert answer.notes["urls"]["numpy"].endswith("/conda-forge/linux-64/numpy-1.26.4-py311_0.conda")
+
+
+def test_record_with_an_endless_text_costs_that_record_alone(make_node: MakeNode) -> None:
+    """What no answer may hold is left out by name, and the other packages stay."""
+    files = {
+        "numpy-1.26.4-py311_0.json": json.dumps(record()),
+        "odd-1-0.json": json.dumps(record(name="odd", build="0" * 100_000)),
+    }
+    answer = read(make_node, files)
+    assert ("partial", {"numpy": _NUMPY}) == (answer.status, answer.facts["packages"])
+    assert ("/env/conda-meta/odd-1-0.json: not a record of a package (ValueError)",) == tuple(answer.errors)

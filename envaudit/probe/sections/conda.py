@@ -19,6 +19,9 @@ DEADLINE_S = 15.0
 _SMALL_BYTES = 8 * 1024
 _MAX_RECORD_BYTES = 64 << 20
 _HISTORY_LINES = 40
+# Of one text of a record; the longest seen is a url. A longer one would cost the whole section.
+_MAX_RECORD_TEXT = 4096
+_KEPT = ("name", "version", "build", "build_string", "channel", "md5", "sha256", "url")
 _CONDA_RECORD = re.compile(r"conda-(?P<version>[0-9][^-]*)-[^-]+\.json\Z")
 
 
@@ -143,6 +146,8 @@ def _package(record: Dict[str, Any], channels: Dict[str, Optional[str]]) -> Dict
         channels[address] = canonical_channel(address) or None
     if not isinstance(record["version"], str) or not isinstance(record["name"], str):
         raise TypeError("name and version are texts")
+    if any(isinstance(record.get(key), str) and len(record[key]) > _MAX_RECORD_TEXT for key in _KEPT):
+        raise ValueError("a text too long")
     return {
         "version": record["version"],
         "build": _text(record, "build", "build_string"),
