@@ -14,9 +14,11 @@ import shutil
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import IO, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -110,35 +112,65 @@ def fetch_all(
     """
     if progress is not None:
         progress.begin("fetch", len(files))
+    waiting = deque(dict.fromkeys(files))
     stop = threading.Event()
+    parts: set[str] = set()
     done: dict[Wanted, str] = {}
+    ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
-    def one(file: Wanted) -> None:
-        path = _Fetch(file, cache, opener, offline, stop).path()
-        done[file] = path
-        if progress is not None:
-            progress.advance(file.name)
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                file = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                done[file] = _Fetch(file, cache, opener, offline, stop, parts).path()
+                if progress is not None:
+                    progress.advance(file.name)
+                ended.put(None)
+            except BaseException as error:  # raised where somebody waits for it
+                ended.put(error)
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch") as pool:
-        futures = [pool.submit(one, file) for file in dict.fromkeys(files)]
-        try:
-            finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            errors = [future.exception() for future in finished if future.exception() is not None]
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-        if errors:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise _worst(errors)
+    # Daemons, because one that a server keeps waiting must not keep Ctrl-C waiting.
+    workers = [
+        threading.Thread(target=work, name=f"fetch-{number}", daemon=True)
+        for number in range(min(_AT_ONCE, len(waiting)))
+    ]
+    unfinished = len(waiting)
+    try:
+        for worker in workers:
+            worker.start()
+        errors: list[BaseException] = []
+        while unfinished and not errors:
+            errors = [error for error in (ended.get(),) if error is not None]
+            unfinished -= 1
+        stop.set()
+        for worker in workers:
+            worker.join()
+    except BaseException:
+        stop.set()
+        for part in list(parts):
+            with suppress(OSError):
+                os.unlink(part)
+        raise
+    if errors:
+        raise _worst([*errors, *_rest(ended)])
     return done
 
 
-def _worst(errors: Sequence[BaseException | None]) -> BaseException:
+def _rest(ended: SimpleQueue[BaseException | None]) -> Iterator[BaseException]:
+    """The other errors that there are by now."""
+    with suppress(Empty):
+        while True:
+            error = ended.get_nowait()
+            if error is not None and not isinstance(error, _Stopped):
+                yield error
+
+
+def _worst(errors: Sequence[BaseException]) -> BaseException:
     """A wrong hash before a file that could not be had: the first is no matter of waiting."""
-    found = [error for error in errors if error is not None]
-    return next((error for error in found if isinstance(error, InputError)), found[0])
+    return next((error for error in errors if isinstance(error, InputError)), errors[0])
 
 
 def hashes_match(path: str, sha256: str | None, md5: str | None) -> tuple[bool, str]:
@@ -166,9 +198,16 @@ class _Fetch:
     """One file on its way."""
 
     def __init__(
-        self, file: Wanted, cache: str, opener: Opener, offline: bool, stop: threading.Event
+        self,
+        file: Wanted,
+        cache: str,
+        opener: Opener,
+        offline: bool,
+        stop: threading.Event,
+        parts: set[str],
     ) -> None:
         self.file, self.opener, self.offline, self.stop = file, opener, offline, stop
+        self.parts = parts  # of all files that are under way
         self.folder = os.path.join(cache, file.key[:2], file.key)
 
     def path(self) -> str:
@@ -224,6 +263,7 @@ class _Fetch:
             raise _cache_failure(self.folder, error) from None
         part = os.path.join(self.folder, f".part-{os.getpid()}-{threading.get_ident()}")
         digest = _digest(self.file.sha256)
+        self.parts.add(part)
         try:
             with self.opener.open(url) as answer, _created(part) as out:
                 head = self._copy(answer, out, digest)
@@ -233,6 +273,7 @@ class _Fetch:
         finally:
             if os.path.exists(part):
                 os.unlink(part)
+            self.parts.discard(part)
         return cached
 
     def _copy(self, answer: Any, out: IO[bytes], digest: Any) -> bytes:
