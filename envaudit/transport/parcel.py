@@ -9,6 +9,7 @@ from ClusterShell.Event import EventHandler
 
 from envaudit.transport.boot import Payload
 from envaudit.transport.bundle import wire_payload
+from envaudit.transport.interrupts import held_interrupts
 
 
 class Parcel(EventHandler):  # type: ignore[misc]
@@ -37,7 +38,9 @@ class Parcel(EventHandler):  # type: ignore[misc]
         Raises:
             NeededError: a part of it is not installed.
         """
-        self._payload = wire_payload(compressed=self._compressed)
+        # zipfile turns Ctrl-C inside of it into an error of its own.
+        with held_interrupts():
+            self._payload = wire_payload(compressed=self._compressed)
         while self._waiting:
             self._waiting.pop(0)(self._payload)
 

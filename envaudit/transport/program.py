@@ -8,6 +8,8 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
+from envaudit.transport.interrupts import held_interrupts
+
 # How long a program has to leave by itself before SIGTERM, and then before SIGKILL.
 GRACE_S = 0.3
 # A process inside a dead mount does not even end at SIGKILL, and is not waited for any longer.
@@ -34,6 +36,11 @@ class Program:
         self.pid: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._failed = _CANNOT_EXECUTE
+        # A program that Ctrl-C kept from being recorded would outlive this one.
+        with held_interrupts():
+            self._start(argv, environ)
+
+    def _start(self, argv: Sequence[str], environ: Mapping[str, str] | None) -> None:
         child_in, self.stdin = os.pipe()
         self.stdout, child_out = os.pipe()
         self.stderr, child_err = os.pipe()
