@@ -145,8 +145,13 @@ def choose_transport(
     name = options.transport or (settings.transport if nodes else "local")
     name = name or ("local" if tuple(nodes) == (this_node(),) else "ssh")
     if name == "local":
-        if len(nodes) > 1:
-            raise UsageError("the local transport reaches this machine only", where="--transport")
+        strange = [node for node in nodes if node not in (this_node(), os.uname().nodename, "localhost")]
+        if len(nodes) > 1 or strange:
+            raise UsageError(
+                f"the local transport reaches this machine only, {this_node()}",
+                where="--transport",
+                next_step="Leave the nodes out, or choose ssh: another name would stand for this machine.",
+            )
         from envaudit.transport.local import Local
 
         return Local()

@@ -137,3 +137,12 @@ def test_exec_command_without_node_asks_no_interpreter_twice() -> None:
     own = Configuration(nodes=Nodes(command="{python}", interpreters={"n1": "/a/python", "n2": "/b/python"}))
     targets = selection.choose_targets(options(), own, ("n1", "n2"), "exec")
     assert ["/a/python", "/b/python"] == [target.python for target in targets]
+
+
+def test_local_transport_under_another_name_is_a_usage_error() -> None:
+    """This machine's facts must not be kept as those of another node."""
+    local = options("--transport", "local")
+    with pytest.raises(UsageError, match="this machine only"):
+        selection.choose_transport(local, Configuration(), ("elsewhere01",))
+    own = selection.this_node()
+    assert "local" == selection.choose_transport(local, Configuration(), (own,)).launch
