@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from envaudit.cli.loading import add_store_option, open_store
-from envaudit.errors import EXIT_PASS, InputError
+from envaudit.errors import EXIT_PASS, InputError, UsageError
 from envaudit.report.screen import printable
 
 
@@ -21,8 +22,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Verify (4 when something is damaged) or prune."""
+    """Verify (4 when something is damaged) or prune.
+
+    Raises:
+        UsageError: there is no store at all, as behind a mistyped `--store`.
+    """
     store = open_store(options)
+    if not os.path.lexists(store.path):
+        raise UsageError(
+            "there is no store",
+            where=store.path,
+            next_step="Name one with --store; 'envaudit snapshot' makes one.",
+        )
     if options.action == "prune":
         removed = store.prune(options.keep)
         for name in removed:

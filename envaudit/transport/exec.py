@@ -37,7 +37,7 @@ class Exec(Transport):
         self._words = words
         program = os.path.basename(words[0])
         self.launch = "slurm" if program == "srun" else "exec"
-        self.words = program if program != "{python}" else "exec"
+        self.words = "exec" if _FIELD.search(program) else program
 
     def check(self, targets: Sequence[Target]) -> None:
         """Refuse relative interpreters, and a template whose own program is missing here."""

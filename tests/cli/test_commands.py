@@ -361,3 +361,11 @@ def test_log_of_one_snapshot_counts_in_the_singular(folder: Folder) -> None:
     """The first snapshot of a node is no change."""
     folder.ask("snapshot", "--nodes", "n1")
     assert folder.run("log", "n1").verdict.startswith("PASS 1 snapshot, 0 with changes")
+
+
+@pytest.mark.parametrize("words", [("verify",), ("prune", "--keep", "3")])
+def test_store_that_is_not_there_is_a_usage_error(folder: Folder, words: tuple[str, ...]) -> None:
+    """A mistyped folder has no problems either, and must not pass for a sound store."""
+    ended = folder.run("store", *words, "--store", "stroe")
+    assert (2, "") == (ended.code, ended.out)
+    assert "there is no store" in ended.err

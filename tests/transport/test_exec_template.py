@@ -60,6 +60,15 @@ def test_template_without_the_interpreter_last_is_a_usage_error(template: str) -
         Exec(template)
 
 
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [("env {node} {python}", "env"), ("/opt/nodes/{node} {python}", "exec"), ("{python}", "exec")],
+)
+def test_way_of_a_template_is_named_after_its_program(template: str, words: str) -> None:
+    """Messages say how a node was reached, and no field that was never filled in."""
+    assert words == Exec(template).words
+
+
 def test_gather_absent_program_of_the_controller_is_needed() -> None:
     """A missing kubectl is a fault of this machine (5), not of every node (3)."""
     with pytest.raises(NeededError, match="no-such-kubectl: not found"):
