@@ -164,13 +164,14 @@ def files_changed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def pip_over_conda(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A distribution that pip installed where a conda package holds it too."""
     told = {drift.path for drift in evidence.drifts if drift.basis == "lock"}
-    found: Dict[Tuple[str, str, str], List[str]] = {}
+    found: Dict[Tuple[str, str], List[str]] = {}
     for fingerprint in evidence.fingerprints:
-        for conda, name, how in _over_conda(fingerprint):
-            found.setdefault((conda, name, how), []).append(fingerprint.node)
-    for (_, name, how), nodes in sorted(found.items()):
+        words = {name: f"{how} {name} lies over conda's" for _, name, how in _over_conda(fingerprint)}
+        for name, text in {**dict(_beside_conda(fingerprint)), **words}.items():
+            found.setdefault((name, text), []).append(fingerprint.node)
+    for (name, text), nodes in sorted(found.items()):
         if f"packages/distributions/{name}/version" not in told:
-            yield Found(f"{how} {name} lies over conda's", tuple(nodes), f"packages/distributions/{name}")
+            yield Found(text, tuple(nodes), f"packages/distributions/{name}")
 
 
 @rule(
@@ -274,11 +275,31 @@ def _locked(evidence: Evidence) -> Iterator[Tuple[Fingerprint, Fingerprint]]:
             yield own[node], reference
 
 
+def _distribution_of(conda: str) -> str:
+    return _DISTRIBUTIONS.get(conda, _SEPARATORS.sub("-", conda).lower())
+
+
+def _beside_conda(fingerprint: Fingerprint) -> Iterator[Tuple[str, str]]:
+    """Distributions with a second version beside that of conda's record, and what to say.
+
+    `pip install --ignore-installed` leaves conda's metadata where it is: which of the two is found
+    depends on the order of a folder.
+    """
+    duplicates = _mapping(_facts(fingerprint, "packages").get("duplicates"))
+    for conda, record in _mapping(_facts(fingerprint, "conda").get("packages")).items():
+        name = _distribution_of(conda)
+        versions, version = duplicates.get(name), _mapping(record).get("version")
+        if isinstance(versions, list) and version in versions:
+            others = sorted({str(each) for each in versions if each not in (None, version)})
+            if others:
+                yield name, f"{name} {', '.join(others)} lies beside conda's {version}"
+
+
 def _over_conda(fingerprint: Fingerprint) -> Iterator[Tuple[str, str, str]]:
     """Conda package, distribution and installer, where pip wrote over conda."""
     distributions = _mapping(_facts(fingerprint, "packages").get("distributions"))
     for conda in _mapping(_facts(fingerprint, "conda").get("packages")):
-        name = _DISTRIBUTIONS.get(conda, _SEPARATORS.sub("-", conda).lower())
+        name = _distribution_of(conda)
         facts = _mapping(distributions.get(name))
         if facts.get("installer") not in (None, "conda") and not _is_elsewhere(facts):
             yield conda, name, str(facts["installer"])

@@ -164,6 +164,26 @@ def test_pip_over_pytorch_is_seen_under_its_other_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        (["1.26.4", "2.0.1"], ["numpy 2.0.1 lies beside conda's 1.26.4"]),
+        (["2.0.1", "1.26.4"], ["numpy 2.0.1 lies beside conda's 1.26.4"]),
+        (["1.26.4", "1.26.4"], []),
+    ],
+)
+def test_second_metadata_of_a_conda_package_is_told(versions: List[str], expected: List[str]) -> None:
+    """As `pip install --ignore-installed` leaves it; the same version twice is no other package."""
+    facts = {"distributions": {"numpy": {"version": "1.26.4", "installer": "conda"}}}
+    facts["duplicates"] = {"numpy": versions}  # type: ignore[assignment]
+    evidence = Evidence(
+        (fingerprint("a", conda={"packages": {"numpy": {"version": "1.26.4"}}}, packages=facts),),
+        comparing=False,
+        sections=("conda", "packages"),
+    )
+    assert expected == [finding.message for finding in judge(evidence) if finding.rule == "EA207"]
+
+
+@pytest.mark.parametrize(
     ("virtual", "has", "words"),
     [
         (
