@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from envaudit.lock.credentials import cleaned
 from envaudit.lock.inputs import Inputs, inputs_of, platforms_of
 from envaudit.lock.lockfile import Lock
 from envaudit.lock.names import TABLE
@@ -72,7 +73,9 @@ def freshness_section(
             before = recorded.platforms or (lock.platforms if now else ())
             changes += _signed("platforms", before, now)
         changes += changes_between(recorded, inputs_of(sources, common, virtual, priority))
-    facts: dict[str, Fact] = {"path": lock.path, "changes": list(changes), "by_hash": recorded is None}
+    # A lock of another tool may hold a password in a channel's address.
+    said: list[Fact] = [cleaned(change) for change in changes]
+    facts: dict[str, Fact] = {"path": lock.path, "changes": said, "by_hash": recorded is None}
     return Section(NAME, SCHEMA, "ok", facts)
 
 

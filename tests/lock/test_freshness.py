@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from envaudit.lock.entries import Located
-from envaudit.lock.freshness import changes_between
+from envaudit.lock.freshness import changes_between, freshness_section
 from envaudit.lock.inputs import Inputs, inputs_of
+from envaudit.lock.lockfile import Lock
 from envaudit.lock.virtual import virtual_packages
 from tests.lock.sources import source_of
 
@@ -36,6 +37,16 @@ def test_inputs_do_not_hold_a_credential(tmp_path: Path) -> None:
     source = source_of(tmp_path, "python", pip=["x @ https://u:hunter2@host.example/x.whl"])
     text = str(inputs_of([source], LINUX).to_custom())
     assert ("hunter2" in text, "host.example/x.whl" in text) == (False, True)
+
+
+def test_changes_do_not_print_the_credential_of_a_lock(tmp_path: Path) -> None:
+    """One that somebody wrote into its channels by hand."""
+    source = source_of(tmp_path, "python")
+    recorded = inputs_of([source], LINUX).to_custom()
+    recorded["envaudit_channels"] = '["https://u:hunter2@host.example/c"]'
+    section = freshness_section(Lock("lock.yml", {}, (), ("linux-64",), (), (), recorded), [source])
+    told = str(section.facts["changes"])
+    assert ("hunter2" in told, "-https://<secret>@host.example/c" in told) == (False, True)
 
 
 @pytest.mark.parametrize(
