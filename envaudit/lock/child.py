@@ -26,6 +26,8 @@ _NO_CANDIDATE = re.compile(r"No candidates were found for ([^\s\[]+)")
 def main() -> None:
     """Answer the question on standard input; never returns."""
     question = json.load(sys.stdin)
+    # The cache of channel indexes holds their addresses, tokens of the user's included.
+    os.umask(0o077)
     status = 0
     try:
         asyncio.run(_answer(question))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from envaudit.lock.lockfile import LockedPackage, read_lock
-from tests.lock.channel import LocalChannel
+from tests.lock.channel import LocalChannel, served
 from tests.lock.sources import CHANNEL, source_of
 from tests.lock.workplace import Ended, Workplace
 
@@ -160,6 +160,20 @@ def test_platforms_that_were_chosen_by_hand_stay_fresh(workplace: Workplace) -> 
     assert "stale: platforms: +win-64, -osx-arm64" == message_of(ended, "EA060")
     asked = workplace.run("lock", "--check", "-p", "osx-64", "--format", "json")
     assert "stale: platforms: +osx-64, -linux-64" == message_of(asked, "EA060")
+
+
+def test_cached_index_with_the_token_of_its_address_is_the_users_alone(
+    workplace: Workplace, channels_root: Path
+) -> None:
+    """On a cluster others may read what lies in the home folder."""
+    workplace.environment["CHANNEL_TOKEN"] = "tok-en"
+    with served(channels_root, token="tok-en") as server:
+        channel = f"{server.url}/t/${{CHANNEL_TOKEN}}/train"
+        assert 0 == lock(workplace, "python=3.10", channels=[channel]).code
+    cache = workplace.folder / "cache" / "rattler"
+    kept = [path for path in cache.rglob("*") if path.is_file() and b"tok-en" in path.read_bytes()]
+    assert kept
+    assert [] == [path.name for path in kept if path.stat().st_mode & 0o077]
 
 
 def test_lock_of_another_tool_is_judged_by_its_content_hash(workplace: Workplace) -> None:
