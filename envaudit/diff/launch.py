@@ -42,6 +42,9 @@ LAUNCH = Start(
         ("gpu", "visible"),
         ("libraries",),
         ("limits",),
+        # PYTHONUTF8, PYTHONUNBUFFERED and a locale of C set flags; PYTHONPATH adds folders.
+        ("python", "flags"),
+        ("python", "path_outside_prefix"),
     ),
 )
 INTERPRETER = Start(

@@ -8,7 +8,7 @@ import pytest
 
 from envaudit.diff import compare
 from envaudit.diff.launch import INTERPRETER, LAUNCH, Start
-from envaudit.model import Group, join_path
+from envaudit.model import Fingerprint, Group, join_path
 from tests.diff.nodes import fingerprint, training_node
 
 
@@ -72,3 +72,17 @@ def test_compare_place_of_one_interpreter_that_turned_out_to_be_two_is_drift() -
         for node, where in (("a", "opt"), ("b", "usr"))
     ]
     assert [("python/executable", "changed")] == [(drift.path, drift.kind) for drift in compare(nodes)]
+
+
+def test_compare_flags_that_a_locale_sets_differ_within_one_launch_only() -> None:
+    """A login shell with a locale and a scheduler's step without one start the same Python otherwise."""
+
+    def node(name: str, launch: str, utf8_mode: int) -> Fingerprint:
+        return training_node(
+            name, launch=launch, python={"version": "3.11.7", "flags": {"utf8_mode": utf8_mode}}
+        )
+
+    alike = compare([node("a", "ssh", 0), node("b", "ssh", 1)])
+    assert [("python/flags/utf8_mode", "changed")] == [(drift.path, drift.kind) for drift in alike]
+    other = compare([node("a", "ssh", 0), node("b", "slurm", 1)])
+    assert [("python/flags", "unknown")] == [(drift.path, drift.kind) for drift in other]
