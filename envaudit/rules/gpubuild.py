@@ -222,10 +222,12 @@ def _without_toolkit(source: Facts) -> List[Facts]:
 
 def _build_advice(torch: Facts, source: Facts) -> str:
     version = exact_version(torch["version"])
-    pinned = f"pytorch={version or '2.5.1'}"
+    # A range stays what it is, in the form of three fields.
+    pinned = f"pytorch {torch['version']} " if torch["version"] and not version else ""
+    pinned = pinned or f"pytorch={version or '2.5.1'}="
     named = {str(channel["text"]) for channel in source["channels"]} | {str(torch.get("channel", ""))}
     other = "a line pytorch-cuda=12.4" if "pytorch" in named else "the package pytorch-gpu"
-    return f"Write {pinned}=*cuda*, or {other}; where CPUs are meant, {pinned}=*cpu*."
+    return f"Write {pinned}*cuda*, or {other}; where CPUs are meant, {pinned}*cpu*."
 
 
 def _asks_for_cpu(entry: Facts) -> bool:

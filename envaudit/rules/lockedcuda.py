@@ -35,7 +35,7 @@ def _cpu_build(path: str, facts: Facts, suggestions: Dict[str, bool]) -> Iterato
             f"{_told(builds[0])} is a CPU build {_ON}, although {asked['text']} asks for CUDA",
             path=f"{asked['path']}:{asked['line']}:{asked['column']}",
             evidence=tuple(f"{path}: {_told(build)}" for build in builds[1:]),
-            hint=_advice(builds[0], suggestions),
+            hint=_advice(builds[0], suggestions, facts["assumes_cuda"]),
         )
 
 
@@ -55,11 +55,13 @@ def silent_cpu_build(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def _silent_cpu_build(path: str, facts: Facts, suggestions: Dict[str, bool]) -> Iterator[Found]:
     builds = _cpu_builds(facts)
     if builds and facts["assumes_cuda"] and not facts["asks_cuda"] and not facts["asks_cpu"]:
+        assumed = facts["assumes_cuda"]
+        advice = _advice(builds[0], suggestions, assumed)
         yield Found(
-            f"{_told(builds[0])} is a CPU build {_ON}, and the solve assumed CUDA {facts['assumes_cuda']}",
+            f"{_told(builds[0])} is a CPU build {_ON}, and the solve assumed CUDA {assumed}",
             path=path,
             evidence=tuple(_told(build) for build in builds[1:]),
-            hint=_advice(builds[0], suggestions) + " If no GPU is meant, say so with --cuda none.",
+            hint=f"{advice} If no GPU is meant, say so with --cuda none.",
         )
 
 
@@ -165,17 +167,22 @@ def _told(package: Facts) -> str:
     return f"{package['name']} {package['version']} {package['build']}".rstrip()
 
 
-def _advice(build: Facts, suggestions: Dict[str, bool]) -> str:
-    """What to write; a suggestion that was tried is told with its result."""
+def _advice(build: Facts, suggestions: Dict[str, bool], assumed: str) -> str:
+    """What to write; a suggestion that was tried is told with its result.
+
+    The CUDA that is assumed by default is older than what the newest builds ask for.
+    """
     solving = [spec for spec, solves in suggestions.items() if solves]
     failing = [spec for spec, solves in suggestions.items() if not solves]
     if solving:
         return f"Write {solving[0]}: it solves."
     if failing:
-        return (
+        text = (
             f"{' and '.join(failing)} were tried and do not solve: these channels have no CUDA build "
             "that fits the other specs and virtual packages."
         )
+        newer = f" Where the nodes' driver serves a newer CUDA than {assumed}, say so with --cuda VERSION."
+        return text + newer if assumed else text
     if build["name"] == "torch":
         return "Take the wheel of the CUDA that is meant: torch==2.5.1+cu121 with its index."
     return f"Ask for the build: {build['name']}={build['version']}=*cuda*, or pytorch-gpu on conda-forge."

@@ -265,6 +265,13 @@ def test_advice_on_a_cpu_build_says_whether_it_solves(
     assert [hint] == [finding.hint for finding in found if finding.rule == "EA080"]
 
 
+def test_advice_on_a_cpu_build_names_the_way_to_a_newer_driver(tmp_path: Path) -> None:
+    """The assumed CUDA is old: what the newest builds need is a word of the user's."""
+    source, tried = source_of(tmp_path, "pytorch"), {"pytorch-gpu": False}
+    (finding,) = findings(CPU, source=source, custom=CUDA_11_4, suggestions=tried)
+    assert "driver serves a newer CUDA than 11.4, say so with --cuda VERSION." in str(finding.hint)
+
+
 def test_cudatoolkit_that_nothing_depends_on_is_a_warning() -> None:
     """One that pytorch of old needs is none."""
     toolkit = conda("cudatoolkit", "11.8.0")

@@ -189,6 +189,22 @@ def test_toolkit_that_is_not_used_gets_a_pin_that_chooses_the_build(tmp_path: Pa
     ) == finding.hint
 
 
+@pytest.mark.parametrize(
+    ("asked", "pin"),
+    [
+        ("pytorch", "pytorch=2.5.1=*cuda*"),
+        ("pytorch=2.6", "pytorch=2.6=*cuda*"),
+        ("pytorch>=2.6", "pytorch >=2.6 *cuda*"),
+        ("pytorch >=2.6,<3", "pytorch >=2.6,<3 *cuda*"),
+    ],
+)
+def test_open_build_gets_a_pin_that_keeps_the_version_asked_for(tmp_path: Path, asked: str, pin: str) -> None:
+    """A range stays, and what is advised is no open build."""
+    (finding,) = judged(written(tmp_path, f"{HEAD}  - {asked}\n"))
+    assert ("EA030", f"Write {pin}, or") == (finding.rule, str(finding.hint)[: len(pin) + 10])
+    assert [] == judged(written(tmp_path, f"{HEAD}  - {pin}\n"))
+
+
 def test_floating_reference_gets_the_command_that_names_the_commit(tmp_path: Path) -> None:
     """Quoted for a shell: a URL is the file's, not ours."""
     text = PIP + "    - git+https://h/x.git@a;b\n"
