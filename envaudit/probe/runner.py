@@ -63,7 +63,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
     else:
         context = Context.of_fixture(root)
     _load_ahead(names)
-    answers = _Round(context, asked, time.monotonic() + cap_s)
+    answers = _Round(context, asked, cap_s)
     for chain in _chains(names):
         answers.begin(chain)
     answers.listen()
@@ -142,12 +142,13 @@ class _Reading:
         fd: the pipe to listen to.
     """
 
-    def __init__(self, names: Sequence[str], context: Context, latest: float) -> None:
+    def __init__(self, names: Sequence[str], context: Context, cap_s: float, latest: float) -> None:
         self.rows: Dict[str, Dict[str, Any]] = {}
         self.left: List[str] = []
         self.done = False
         self.fd = self._outlet = -1
         self._ahead = list(names)
+        self._cap_s = cap_s
         self._latest = latest
         self._said = bytearray()
         self._begin()
@@ -163,6 +164,8 @@ class _Reading:
         self._expect(registry.DEFAULT_DEADLINE_S)
 
     def _expect(self, deadline_s: float) -> None:
+        # Told in round numbers, so that nodes that hang alike say the same.
+        self._allowed_s = min(deadline_s, self._cap_s)
         self.deadline = min(self._started + deadline_s, self._latest)
 
     def _start(self, context: Context) -> None:
@@ -206,7 +209,7 @@ class _Reading:
 
     def late(self) -> None:
         """Give up: the deadline has passed."""
-        self._fail(f"not read within {self.deadline - self._started:.3g} s")
+        self._fail(f"not read within {self._allowed_s:g} s")
 
     def close(self, *, late: bool) -> None:
         """End the child and all below it, at once when it is late, else if it does not end by itself."""
@@ -241,11 +244,12 @@ class _Round:
     A child that fails costs the section that it was at; those behind it get a child each.
     """
 
-    def __init__(self, context: Context, asked: Optional[interpreter.Asked], latest: float) -> None:
+    def __init__(self, context: Context, asked: Optional[interpreter.Asked], cap_s: float) -> None:
         self.rows: Dict[str, Dict[str, Any]] = {}
         self._context = context
         self._asked = asked
-        self._latest = latest
+        self._cap_s = cap_s
+        self._latest = time.monotonic() + cap_s
         self._poller = select.poll()
         self._hearing: Dict[int, _Reading] = {}
         self._line: Optional[bytes] = None
@@ -254,7 +258,7 @@ class _Round:
 
     def begin(self, names: Sequence[str]) -> None:
         """Let one more child read some sections."""
-        reading = _Reading(names, self._context, self._latest)
+        reading = _Reading(names, self._context, self._cap_s, self._latest)
         if reading.done:
             self._settle(reading)
             return
