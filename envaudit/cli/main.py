@@ -95,9 +95,12 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 def overview() -> str:
-    """What `envaudit --help` prints."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    """What `envaudit --help` prints: the commands that are here, which in the one-file form are a few."""
+    from importlib.util import find_spec
+
+    here = {name: text for name, text in COMMANDS.items() if find_spec(f"envaudit.cli.{name}")}
+    width = max(map(len, here))
+    lines = [f"  {name:<{width}}  {text}" for name, text in here.items()]
     return (
         "usage: envaudit COMMAND [options]\n\n"
         "Does every node run the environment we locked, and compute the right numbers?\n\n"

@@ -230,6 +230,12 @@ def test_bundle_runs_here_and_says_what_it_does_not_carry(folder: Folder) -> Non
         [sys.executable, "-I", "envaudit.pyz", "trust"], cwd=folder.path, capture_output=True, text=True
     )
     assert (2, True) == (lacking.returncode, "pip install envaudit" in lacking.stderr)
+    overview = subprocess.run(
+        [sys.executable, "-I", "envaudit.pyz", "--help"], cwd=folder.path, capture_output=True, text=True
+    ).stdout
+    assert ["snapshot", "diff", "show"] == [
+        line.split()[0] for line in overview.splitlines() if line[:2] == "  "
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
