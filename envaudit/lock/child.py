@@ -53,7 +53,22 @@ def _say(line: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
+async def _follow(parent: int) -> None:
+    """Leave when the process that asked was killed: a slow channel would hold this one for minutes."""
+    while os.getppid() == parent:
+        await asyncio.sleep(0.5)
+    os._exit(1)
+
+
 async def _answer(question: Mapping[str, Any]) -> None:
+    following = asyncio.create_task(_follow(os.getppid()))
+    try:
+        await _answer_all(question)
+    finally:
+        following.cancel()
+
+
+async def _answer_all(question: Mapping[str, Any]) -> None:
     gateway = _gateway(question)
     platforms: Sequence[str] = sorted(question["platforms"])
     urls = await _reachable(gateway, question["channels"], platforms)

@@ -276,6 +276,32 @@ def test_interrupted_run_ends_at_once_and_leaves_nothing(workplace: Workplace, t
     )
 
 
+def test_solver_of_a_run_that_was_killed_ends_too(workplace: Workplace, channels_root: Path) -> None:
+    """SIGKILL while a channel keeps it waiting: nobody is left to end it."""
+    source_of(workplace.folder, "python=3.10")
+    with served(channels_root, {"repodata.json": "wait"}) as server:
+        workplace.mirror({CHANNEL: f"{server.url}/train"})
+        process = subprocess.Popen(
+            workplace.argv(["lock"]), cwd=workplace.folder, env=workplace.environment, start_new_session=True
+        )
+        until = time.monotonic() + 30
+        while not any("repodata.json" in path for path in server.requests) and time.monotonic() < until:
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        while _has_members(process.pid) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not _has_members(process.pid)
+
+
+def _has_members(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_packages_of_a_second_file_have_its_category(workplace: Workplace) -> None:
     """What main needs as well is main alone."""
     source_of(workplace.folder, "python=3.10", "jinja2")
