@@ -71,7 +71,7 @@ def conflict_of(
     if not unknown:
         at_fault.sort(key=lambda spec: names.index(spec.name))
     if told["has_platform"]:
-        hints = _unknown_hints(unknown, channels)
+        hints = _unknown_hints(unknown, channels, platform)
     else:
         hints = [f"None of the channels ({_names(channels)}) has packages for {platform}."]
     hints += [_offer_hint(name, offers, platform) for name, offers in sorted(told["offers"].items())]
@@ -99,20 +99,21 @@ def _names_at_fault(lines: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name.rpartition("::")[2].lower() for name in found))
 
 
-def _unknown_hints(unknown: Mapping[str, str], channels: Sequence[Channel]) -> list[str]:
+def _unknown_hints(unknown: Mapping[str, str], channels: Sequence[Channel], platform: str) -> list[str]:
     """One for each name that no channel has; one for all where it is python that is missing."""
     if "python" in unknown and all(channel.canonical != "conda-forge" for channel in channels):
         return [
             f"The channels ({_names(channels)}) do not even have python: "
             "is conda-forge missing among 'channels:'?"
         ]
-    return [_unknown_hint(name, nearest, channels) for name, nearest in sorted(unknown.items())]
+    return [_unknown_hint(name, nearest, channels, platform) for name, nearest in sorted(unknown.items())]
 
 
-def _unknown_hint(name: str, nearest: str, channels: Sequence[Channel]) -> str:
+def _unknown_hint(name: str, nearest: str, channels: Sequence[Channel], platform: str) -> str:
+    # Many packages are for some platforms only.
     if nearest:
-        return f"No channel has '{name}'; did you mean '{nearest}'?"
-    return f"No channel ({_names(channels)}) has '{name}'; is it a package of the pip section?"
+        return f"No channel has '{name}' for {platform}; did you mean '{nearest}'?"
+    return f"No channel ({_names(channels)}) has '{name}' for {platform}; is it a package of the pip section?"
 
 
 def _offer_hint(name: str, offers: Mapping[str, Sequence[str]], platform: str) -> str:

@@ -89,8 +89,8 @@ def test_conflict_of_unknown_names_stands_in_the_order_of_the_file() -> None:
     conflict = _conflict(OTHER_PYTHON, "zz", "numpy <2.0", "aa", unknown={"aa": "", "zz": "zziplib"})
     assert [spec.text for spec in conflict.specs] == ["zz", "aa"]
     assert conflict.hints == (
-        "No channel (conda-forge) has 'aa'; is it a package of the pip section?",
-        "No channel has 'zz'; did you mean 'zziplib'?",
+        "No channel (conda-forge) has 'aa' for linux-64; is it a package of the pip section?",
+        "No channel has 'zz' for linux-64; did you mean 'zziplib'?",
     )
 
 

@@ -131,7 +131,7 @@ def test_name_that_no_channel_has_is_told_with_the_nearest(workplace: Workplace)
     ended = lock(workplace, "python=3.10", "openssh-client")
     (finding,) = (finding for finding in ended.json["findings"] if finding["rule"] == "EA050")
     assert (1, "environment.yml:5:5") == (ended.code, finding["path"])
-    assert "No channel has 'openssh-client'; did you mean 'openssh'?" in finding["hint"]
+    assert "No channel has 'openssh-client' for linux-64; did you mean 'openssh'?" in finding["hint"]
     assert not (workplace.folder / LOCK).exists()
 
 

@@ -252,8 +252,8 @@ def test_solve_where_nothing_is_possible_names_the_specs_and_the_nearest_name(
         ("torch", "environment.yml:5:5"),
     ]
     assert conflict.hints == (
-        "No channel has 'openssh-client'; did you mean 'openssh'?",
-        "No channel has 'torch'; did you mean 'pytorch'?",
+        "No channel has 'openssh-client' for linux-64; did you mean 'openssh'?",
+        "No channel has 'torch' for linux-64; did you mean 'pytorch'?",
     )
 
 
