@@ -16,7 +16,7 @@ from envaudit.lock.lockfile import LockedPackage, read_lock
 from envaudit.lock.pip import PipConflictError, PipRequest, resolve_pip
 from envaudit.store import atomic_write
 
-_LOCKS = (".yml", ".yaml")
+_LOCKS = (".yml", ".yaml", ".lock")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

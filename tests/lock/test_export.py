@@ -40,6 +40,12 @@ def test_export_explicit_has_every_url_with_its_hash(workplace: Workplace, lock:
     assert pip.startswith("# pip tiny-tool @ file://")
 
 
+def test_export_takes_a_lock_under_another_ending(workplace: Workplace, lock: Path) -> None:
+    """It is no snapshot that is not JSON."""
+    lock.rename(workplace.folder / "train.lock")
+    assert 0 == workplace.run("export", "train.lock", "--as", "explicit").code
+
+
 def test_export_environment_is_an_environment_file_with_builds(workplace: Workplace, lock: Path) -> None:
     """Read back by YAML and by lint."""
     ended = workplace.run("export", LOCK, "--as", "environment", "-o", "environment.yml")
