@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from envaudit.cli import trusted
 from envaudit.errors import InputError, UsageError
+from envaudit.model.codec import SECTION_SCHEMAS
 from envaudit.model.finding import THRESHOLDS
 
 FILE_NAME = "envaudit.toml"
@@ -90,7 +91,8 @@ def load(named: Optional[str], start: str) -> Configuration:
     for path, table in tables:
         faults += _faults(path, table)
     if faults:
-        raise UsageError("\n".join([f"{len(faults)} faults in the configuration:", *faults]))
+        count = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
+        raise UsageError("\n".join([f"{count} in the configuration:", *faults]))
     merged_nodes: Dict[str, Any] = {}
     merged_gate: Dict[str, Any] = {}
     merged_lock: Dict[str, Any] = {}
@@ -227,7 +229,7 @@ _NODES_KEYS: Dict[str, Tuple[type, str]] = {
 _RANGES = {"timeout": (1, 3600), "fanout": (1, 4096)}
 _GATE_KEYS: Dict[str, Tuple[type, str]] = {
     "fail-on": (str, "one of " + ", ".join(THRESHOLDS)),
-    "require": (list, "a list of section names"),
+    "require": (list, "a list of sections, of " + ", ".join(SECTION_SCHEMAS)),
 }
 _LOCK_KEYS: Dict[str, Tuple[type, str]] = {
     "sources": (list, "a list of environment files"),
@@ -275,7 +277,9 @@ def _is_sensible(key: str, value: Any) -> bool:
         return value in THRESHOLDS
     if key == "channel-priority":
         return value in PRIORITIES
-    if key in ("require", "sources", "platforms"):
+    if key == "require":
+        return all(isinstance(item, str) and item in SECTION_SCHEMAS for item in value)
+    if key in ("sources", "platforms"):
         return all(isinstance(item, str) for item in value)
     if key == "interpreters":
         return all(isinstance(item, str) and item for item in value.values())

@@ -170,3 +170,13 @@ def test_lock_table_with_faults_names_them_all(project: Path) -> None:
             "lock.plattforms: unknown key, did you mean 'platforms'?",
         )
     )
+
+
+def test_configuration_that_requires_no_section_there_is_is_told(project: Path) -> None:
+    """A typing error in the policy is the policy's fault, not missing evidence of every node."""
+    file = project / "envaudit.toml"
+    file.write_text('[gate]\nrequire = ["gpu", "torhc"]\n')
+    with pytest.raises(UsageError, match=r"gate\.require: expected a list of sections.*torhc"):
+        configuration.load(None, str(project))
+    file.write_text('[gate]\nrequire = ["gpu", "torch"]\n')
+    assert ("gpu", "torch") == configuration.load(None, str(project)).gate.require
