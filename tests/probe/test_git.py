@@ -198,14 +198,14 @@ def test_head_that_leads_out_of_the_repository_is_refused(
     [
         ("healthy-h100", "ok", []),
         ("cpu-only", "absent", []),
-        ("garbled", "partial", ["/work: /work/.git/HEAD: neither a commit nor a reference"]),
+        ("garbled", "partial", ["/srv: /srv/.git/HEAD: neither a commit nor a reference"]),
         (
             "denied-and-hanging",
             "partial",
             [
-                "/work: [Errno 13] Permission denied: '/work/.git/HEAD'",
+                "/srv: [Errno 13] Permission denied: '/srv/.git/HEAD'",
                 "git: no answer within 3 s",
-                "/work/environment.yml: Permission denied",
+                "/srv/environment.yml: Permission denied",
             ],
         ),
     ],
