@@ -203,3 +203,11 @@ def test_fake_node_has_its_status(
         answer.facts["service"],
         answer.facts["synchronised"],
     )
+
+
+def test_service_of_a_container_is_not_the_nodes(make_node: MakeNode) -> None:
+    """A chronyd in a process namespace below shows in /proc of the host, and keeps no clock of it."""
+    container = {"/proc/8/comm": "chronyd\n", "/proc/8/status": "Name:\tchronyd\nNSpid:\t8\t3\n"}
+    own = {"/proc/9/comm": "chronyd\n", "/proc/9/status": "Name:\tchronyd\nNSpid:\t9\n"}
+    assert "none" == clock.read(make_node(container)).facts["service"]
+    assert "chrony" == clock.read(make_node({**container, **own})).facts["service"]

@@ -92,9 +92,21 @@ def _running(context: Context) -> List[str]:
             name = context.read_head(f"/proc/{pid}/comm", 32).strip().decode("ascii", "replace")
         except OSError:
             continue  # it ended meanwhile
-        if name in _DAEMONS:
+        if name in _DAEMONS and not _is_of_a_container(context, pid):
             seen.add(_DAEMONS[name])
     return [name for name in _DAEMONS.values() if name in seen]
+
+
+def _is_of_a_container(context: Context, pid: str) -> bool:
+    """Whether a process lives in a process namespace below ours: its clock service is not the node's.
+
+    `NSpid` lists its number in each namespace from that of /proc downward (proc(5)).
+    """
+    try:
+        status = context.read_head(f"/proc/{pid}/status", 4096).decode("utf-8", "replace")
+    except OSError:
+        return False
+    return any(line.startswith("NSpid:") and len(line.split()) > 2 for line in status.splitlines())
 
 
 def _chrony(context: Context) -> _Service:
