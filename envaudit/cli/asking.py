@@ -26,7 +26,7 @@ def ask_selected(options: argparse.Namespace) -> Snapshot:
     """Ask the nodes that `--nodes`, `--hostfile` or `--all` choose; without them this machine."""
     if is_one_file():
         return _ask_here(options)
-    settings = configuration.load(options.config, os.getcwd())
+    settings = configuration.of(options)
     return ask(selected_nodes(options, settings), options)
 
 
@@ -46,7 +46,7 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
         return _ask_here(options)
     from envaudit.transport import Request, gather
 
-    settings = configuration.load(options.config, os.getcwd())
+    settings = configuration.of(options)
     transport = choose_transport(options, settings, nodes)
     local = transport.launch == "local"
     targets = choose_targets(options, settings, nodes or (this_node(),), transport.launch)

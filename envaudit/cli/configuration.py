@@ -7,6 +7,7 @@ must not run code on the auditor's machine.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from types import MappingProxyType
@@ -63,6 +64,17 @@ class Configuration(NamedTuple):
     gate: Gate = Gate()
     lock: Lock = Lock()
     files: Tuple[str, ...] = ()
+
+
+def of(options: argparse.Namespace) -> Configuration:
+    """The configuration of one command, read once: what is judged follows what was asked for.
+
+    A file that changes, or loses its trust, while nodes are asked does not change the run.
+    """
+    if getattr(options, "configuration", None) is None:
+        options.configuration = load(options.config, os.getcwd())
+    configuration: Configuration = options.configuration
+    return configuration
 
 
 def load(named: Optional[str], start: str) -> Configuration:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Tuple
 
 from envaudit.model import Finding, Verdict
@@ -23,7 +22,7 @@ def _policy(options: argparse.Namespace) -> Policy:
         from envaudit.cli import configuration
     except ImportError:  # the one-file form reads no TOML
         return Policy(fail_on=fail_on or Policy.fail_on)
-    gate = configuration.load(options.config, os.getcwd()).gate
+    gate = configuration.of(options).gate
     return Policy(
         fail_on=fail_on or gate.fail_on, require=Policy.require if gate.require is None else gate.require
     )

@@ -40,7 +40,7 @@ def execute(options: argparse.Namespace) -> int:
     """Judge the files; each is judged alone."""
     began = time.monotonic()
     check_output_options(options)
-    configured = configuration.load(options.config, os.getcwd()).lock.sources
+    configured = configuration.of(options).lock.sources
     paths = options.files or [spoken(path) for path in configured] or usual_files()
     captured_at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     section = section_of([read_source(path) for path in paths])

@@ -75,7 +75,7 @@ def execute(options: argparse.Namespace) -> int:
     """Make a lock, or tell whether one is fresh."""
     began = time.monotonic()
     check_output_options(options)
-    settings = configuration.load(options.config, os.getcwd()).lock
+    settings = configuration.of(options).lock
     run = _Run(options, settings)
     told = run.check() if options.check else run.make()
     report = Report(

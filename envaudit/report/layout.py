@@ -50,13 +50,7 @@ def layout(report: Report) -> List[Line]:
     basis = shared_basis(report)
     parts = [
         header_lines(report),
-        [
-            line(
-                f"{stage.name:<10} {printable(stage.text)}"
-                + (f"  {stage.elapsed_s:.1f} s" if stage.elapsed_s else "")
-            )
-            for stage in report.stages
-        ],
+        [line(f"{stage.name:<10} {printable(stage.text)}" + _took(stage)) for stage in report.stages],
         *(_block(nodes, findings, basis, report) for nodes, findings in _blocks(report.findings)),
         fact_lines(report.facts, report.sections, report.verbose),
         timeline_lines(report.timeline, report.verbose),

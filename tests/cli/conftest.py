@@ -29,6 +29,11 @@ class Ended(NamedTuple):
         """The report as JSON."""
         return json.loads(self.out)
 
+    @property
+    def rules(self) -> list[str]:
+        """The rules of a JSON report's findings."""
+        return [finding["rule"] for finding in self.json["findings"]]
+
 
 class Folder:
     """A working folder with the nodes n1, n2 and n3 of the exec transport.

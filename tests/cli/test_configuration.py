@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,13 @@ def test_configuration_that_requires_no_section_there_is_is_told(project: Path) 
         configuration.load(None, str(project))
     file.write_text('[gate]\nrequire = ["gpu", "torch"]\n')
     assert ("gpu", "torch") == configuration.load(None, str(project)).gate.require
+
+
+def test_configuration_of_a_command_is_read_once(project: Path) -> None:
+    """A file that changes while nodes are asked does not change what they are judged by."""
+    file = project / "mine.toml"
+    file.write_text("[nodes]\ntimeout = 7\n")
+    options = argparse.Namespace(config=str(file))
+    assert 7 == configuration.of(options).nodes.timeout_s
+    file.write_text("[nodes]\ntimeout = 9\n")
+    assert 7 == configuration.of(options).nodes.timeout_s

@@ -8,32 +8,10 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.cli.conftest import Ended
 from tests.lock.channel import conda_free_path
-
-
-class Ended(NamedTuple):
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def verdict(self) -> str:
-        """The last line of the report."""
-        return self.out.rstrip("\n").rsplit("\n", 1)[-1]
-
-    @property
-    def json(self) -> Any:
-        """The report as JSON."""
-        return json.loads(self.out)
-
-    @property
-    def rules(self) -> list[str]:
-        """The rules of a JSON report's findings."""
-        return [finding["rule"] for finding in self.json["findings"]]
 
 
 class Workplace:
