@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlsplit
 from envaudit.errors import EnvauditError, InputError, NeededError
 from envaudit.lock.lockfile import LockedPackage
 from envaudit.lock.opener import Opener, printable_url
+from envaudit.lock.parts import Parts, Stopped, cache_failure
 
 _CHUNK_BYTES = 1 << 18
 # It becomes a path here.
@@ -114,7 +115,7 @@ def fetch_all(
         progress.begin("fetch", len(files))
     waiting = deque(dict.fromkeys(files))
     stop = threading.Event()
-    parts: set[str] = set()
+    parts = Parts()
     done: dict[Wanted, str] = {}
     ended: SimpleQueue[BaseException | None] = SimpleQueue()
 
@@ -150,9 +151,7 @@ def fetch_all(
             worker.join()
     except BaseException:
         stop.set()
-        for part in list(parts):
-            with suppress(OSError):
-                os.unlink(part)
+        parts.take_away()
         raise
     if errors:
         raise _worst([*errors, *_rest(ended)])
@@ -164,7 +163,7 @@ def _rest(ended: SimpleQueue[BaseException | None]) -> Iterator[BaseException]:
     with suppress(Empty):
         while True:
             error = ended.get_nowait()
-            if error is not None and not isinstance(error, _Stopped):
+            if error is not None and not isinstance(error, Stopped):
                 yield error
 
 
@@ -190,10 +189,6 @@ def _digest(sha256: str | None) -> Any:
     return hashlib.sha256() if sha256 else hashlib.md5(usedforsecurity=False)
 
 
-class _Stopped(Exception):
-    """Another file failed: this one is not needed any more."""
-
-
 class _Fetch:
     """One file on its way."""
 
@@ -204,7 +199,7 @@ class _Fetch:
         opener: Opener,
         offline: bool,
         stop: threading.Event,
-        parts: set[str],
+        parts: Parts,
     ) -> None:
         self.file, self.opener, self.offline, self.stop = file, opener, offline, stop
         self.parts = parts  # of all files that are under way
@@ -260,12 +255,11 @@ class _Fetch:
         try:
             os.makedirs(self.folder, exist_ok=True)
         except OSError as error:
-            raise _cache_failure(self.folder, error) from None
+            raise cache_failure(self.folder, error) from None
         part = os.path.join(self.folder, f".part-{os.getpid()}-{threading.get_ident()}")
         digest = _digest(self.file.sha256)
-        self.parts.add(part)
         try:
-            with self.opener.open(url) as answer, _created(part) as out:
+            with self.opener.open(url) as answer, self.parts.created(part) as out:
                 head = self._copy(answer, out, digest)
             if digest.hexdigest() != (self.file.sha256 or self.file.md5 or "").lower():
                 raise self._wrong_hash(printable_url(url), digest.hexdigest(), head)
@@ -273,7 +267,7 @@ class _Fetch:
         finally:
             if os.path.exists(part):
                 os.unlink(part)
-            self.parts.discard(part)
+            self.parts.forget(part)
         return cached
 
     def _copy(self, answer: Any, out: IO[bytes], digest: Any) -> bytes:
@@ -282,14 +276,14 @@ class _Fetch:
         size_bytes = 0
         while chunk := answer.read(_CHUNK_BYTES):
             if self.stop.is_set():
-                raise _Stopped
+                raise Stopped
             head = head or chunk[:200]
             digest.update(chunk)
             size_bytes += len(chunk)
             try:
                 out.write(chunk)
             except OSError as error:
-                raise _cache_failure(self.folder, error) from None
+                raise cache_failure(self.folder, error) from None
         if announced is not None and announced.isdigit() and size_bytes < int(announced):
             raise http.client.IncompleteRead(b"", int(announced) - size_bytes)
         return head
@@ -316,22 +310,6 @@ class _Fetch:
             why=_reason(error),
             next_step=_advice(error),
         )
-
-
-def _created(path: str) -> IO[bytes]:
-    try:
-        return open(path, "xb")
-    except OSError as error:
-        raise _cache_failure(path, error) from None
-
-
-def _cache_failure(path: str, error: OSError) -> NeededError:
-    return NeededError(
-        "the package cache cannot be written",
-        where=os.path.dirname(path),
-        why=error.strerror or str(error),
-        next_step="Free space there, or choose another place with --cache DIR.",
-    )
 
 
 def _may_pass(error: Exception) -> bool:
