@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 from envaudit.cli.progress import shown_progress
 from envaudit.cli.selection import choose_targets, choose_transport, selected_nodes, this_node
@@ -52,6 +52,8 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
     targets = choose_targets(options, settings, nodes or (this_node(),), transport.launch)
     request = Request(
         sections=_sections(options),
+        also=_also(options),
+        options=_told(options),
         workdir=options.workdir or settings.nodes.workdir or (os.getcwd() if local else None),
         timeout_s=options.timeout or settings.nodes.timeout_s,
         fanout=options.fanout or settings.nodes.fanout,
@@ -69,7 +71,13 @@ def _ask_here(options: argparse.Namespace) -> Snapshot:
             )
     from envaudit.transport.inband import read_here
 
-    fingerprint = read_here(this_node(), sections=_sections(options), workdir=options.workdir or os.getcwd())
+    fingerprint = read_here(
+        this_node(),
+        sections=_sections(options),
+        also=_also(options),
+        options=_told(options),
+        workdir=options.workdir or os.getcwd(),
+    )
     return Snapshot((fingerprint,))
 
 
@@ -94,3 +102,15 @@ def _sections(options: argparse.Namespace) -> Tuple[str, ...]:
                 next_step=f"Did you mean '{near[0]}'?" if near else f"Sections: {', '.join(known)}.",
             )
     return tuple(sorted(wanted | {"host", "python"})) if wanted else ()
+
+
+def _also(options: argparse.Namespace) -> Tuple[str, ...]:
+    """The sections that are read on request only, beside those that `--section` chooses."""
+    wanted = {"deep": getattr(options, "deep", False), "files": getattr(options, "integrity", None)}
+    return tuple(name for name, asked in sorted(wanted.items()) if asked)
+
+
+def _told(options: argparse.Namespace) -> Dict[str, Any]:
+    """What sections are told that are read on request."""
+    integrity = getattr(options, "integrity", None)
+    return {"integrity": integrity} if integrity else {}

@@ -26,6 +26,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_node_options(parser)
     group = parser.add_argument_group("what is kept, and where")
     add_section_option(group)
+    group.add_argument(
+        "--deep",
+        action="store_true",
+        help="import torch in a child process, run it, and read what was loaded",
+    )
+    group.add_argument(
+        "--integrity",
+        choices=("size", "hash"),
+        help="compare every installed file with what its package recorded",
+    )
     group.add_argument("--tag", action="append", default=[], help="a tag for these nodes; repeatable")
     group.add_argument("-o", "--output", metavar="FILE", help="write this file and leave the store alone")
     add_store_option(group)

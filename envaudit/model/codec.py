@@ -25,6 +25,7 @@ SECTION_SCHEMAS: Mapping[str, int] = {
     "clock": 1,
     "conda": 1,
     "cuda": 1,
+    "deep": 1,
     "env": 1,
     "files": 1,
     "git": 1,
@@ -32,8 +33,11 @@ SECTION_SCHEMAS: Mapping[str, int] = {
     "host": 1,
     "libraries": 1,
     "limits": 1,
+    "network": 1,
     "packages": 1,
     "python": 1,
+    "storage": 1,
+    "topology": 1,
     "torch": 1,
 }
 

@@ -46,6 +46,7 @@ class Context:
         asked: the interpreter as it was asked for, `python3` or a path; empty where nobody chose.
         live: whether this is the machine itself; only then may a section touch it other than
             through the methods here (ctypes, NVML, sockets).
+        options: what the sections that are read on request are told, `{"integrity": "size"}`.
         node: the node.json of a fake node, for what only system calls tell; empty on a live one.
     """
 
@@ -58,6 +59,7 @@ class Context:
         launch: str,
         asked: str = "",
         interpreter: Union[Mapping[str, Any], Callable[[], Mapping[str, Any]]],
+        options: Optional[Mapping[str, Any]] = None,
         node: Optional[Mapping[str, Any]] = None,
     ) -> None:
         self.root = root
@@ -69,6 +71,7 @@ class Context:
         self._interpreter: Union[Mapping[str, Any], Callable[[], Mapping[str, Any]], InterpreterUnknown] = (
             interpreter
         )
+        self.options = options or {}
         self.node = node or {}
         self._commands: Mapping[str, Mapping[str, Any]] = self.node.get("commands", {})
         self._denied: Tuple[str, ...] = tuple(self.node.get("denied", ()))
@@ -85,6 +88,7 @@ class Context:
             launch=node.get("launch", "ssh"),
             asked=node.get("asked", "python3"),
             interpreter=node.get("interpreter", {}),
+            options=node.get("options", {}),
             node=node,
         )
 

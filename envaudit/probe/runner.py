@@ -34,6 +34,8 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
             python: the interpreter as it was asked for, which says nothing of what it turned out to be;
             workdir: the folder whose repository is meant, default the current one; `~/` is home;
             sections: the names of the sections to read, default all;
+            also: sections that are read on request only, beside those;
+            options: what such sections are told;
             root: `/`, or a folder with `node.json` and `root/`;
             deadline_s: no section gets more seconds than this;
             tool, captured_at: the version and the time to state, default none and now.
@@ -44,7 +46,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
     Raises:
         Refused: the request names no such section, or root must not start this interpreter.
     """
-    names = _wanted(request.get("sections"))
+    names = _wanted(request.get("sections"), request.get("also") or ())
     root = request.get("root") or "/"
     cap_s = float(request.get("deadline_s") or 3600)
     captured_at = request.get("captured_at") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -58,6 +60,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
             launch=request.get("launch") or "local",
             asked=request.get("python") or "",
             interpreter={},
+            options=request.get("options"),
         )
         asked = interpreter.Asked(workdir)
     else:
@@ -118,10 +121,9 @@ def _workdir(asked: str) -> str:
         return "/"
 
 
-def _wanted(names: Optional[List[str]]) -> List[str]:
+def _wanted(names: Optional[List[str]], also: Sequence[str]) -> List[str]:
     known = registry.section_names()
-    if names is None:
-        return known
+    names = [*(known if names is None else names), *also]
     for name in names:
         if name not in known and name not in registry.ON_REQUEST:
             raise Refused(f"there is no section {name!r}; there are {', '.join(known)}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from envaudit._version import __version__
 from envaudit.errors import UsageError
@@ -16,6 +16,8 @@ def read_here(
     node: str,
     *,
     sections: Sequence[str] = (),
+    also: Sequence[str] = (),
+    options: Optional[Mapping[str, Any]] = None,
     workdir: Optional[str] = None,
     timeout_s: float = 60.0,
     launch: str = "inband",
@@ -25,6 +27,8 @@ def read_here(
     Args:
         node: the name to give it.
         sections: the names of the sections to read; empty means all.
+        also: sections that are read on request only, beside those.
+        options: what such sections are told.
         workdir: the folder whose repository is meant; None is the current one.
         timeout_s: no section gets more.
         launch: `inband`, or `prolog` for a scheduler's prologue.
@@ -38,6 +42,8 @@ def read_here(
         "tool": __version__,
         "workdir": workdir,
         "sections": list(sections) or None,
+        "also": list(also),
+        "options": dict(options or {}),
         "deadline_s": timeout_s,
     }
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from envaudit.errors import UsageError
@@ -34,12 +35,16 @@ class Request(NamedTuple):
         workdir: the folder on the node whose repository is meant; None is where the launch starts.
         timeout_s: seconds from the start of a node's command to its whole answer.
         fanout: how many nodes are asked at a time.
+        also: sections that are read on request only, beside those of `sections`.
+        options: what such sections are told, `{"integrity": "size"}`.
     """
 
     sections: tuple[str, ...] = ()
     workdir: str | None = None
     timeout_s: float = 60.0
     fanout: int = 64
+    also: tuple[str, ...] = ()
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def for_probe(self, *, launch: str, tool: str, python: str) -> dict[str, Any]:
         """The request as the probe reads it."""
@@ -49,6 +54,8 @@ class Request(NamedTuple):
             "tool": tool,
             "workdir": self.workdir,
             "sections": list(self.sections) or None,
+            "also": list(self.also),
+            "options": dict(self.options),
             "deadline_s": self.timeout_s - min(_MARGIN * self.timeout_s, _MAX_MARGIN_S),
         }
 
