@@ -32,7 +32,9 @@ class Finding:
         path: the fact path, empty when there is none.
         evidence: lines that say where it was read and what was seen.
         hint: what to do, a whole sentence; empty when there is nothing to advise.
-        drifts: the drifts that this finding explains.
+        drifts: the differences that this finding is about.
+        following: differences that only follow from those.
+        since: since when it is so, `good 2026-11-29T02:10:00Z`; empty where that is not known.
     """
 
     rule: str
@@ -43,6 +45,8 @@ class Finding:
     evidence: Tuple[str, ...] = ()
     hint: str = ""
     drifts: Tuple[Drift, ...] = ()
+    following: Tuple[Drift, ...] = ()
+    since: str = ""
 
     @property
     def rank(self) -> Tuple[int, str, str, Tuple[str, ...]]:

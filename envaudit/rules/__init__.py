@@ -3,7 +3,19 @@
 A rule is one function in `rules/<subject>.py`; the file's name is its registration.
 """
 
-from envaudit.rules.judging import judge
-from envaudit.rules.registry import Evidence, Found, Policy, Rule, all_rules, rule
+from envaudit.rules.judging import Judgement, judge, judgement
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, Rule, all_rules, difference, rule
 
-__all__ = ["Evidence", "Found", "Policy", "Rule", "all_rules", "judge", "rule"]
+__all__ = [
+    "Evidence",
+    "Found",
+    "Judgement",
+    "Policy",
+    "Rule",
+    "all_rules",
+    "difference",
+    "judge",
+    "judgement",
+    "rule",
+]

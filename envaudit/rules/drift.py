@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from envaudit.model.canonical import Fact
-from envaudit.model.drift import Drift, join_path, split_path
+from envaudit.model.drift import Drift, split_path
 from envaudit.model.nodeset import fold
-from envaudit.rules.registry import Evidence, Found, Policy, rule
+from envaudit.rules.catalogue import UNKNOWN_SEVERITY, severity_of
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, common_path, rule
 
 # From so many on, what differs on the same nodes in one section is one finding with a line each.
 FOLD_FROM = 4
@@ -23,23 +25,28 @@ _PLURALS = {
 
 @rule(
     "EA299",
-    severity="error",
+    severity=UNKNOWN_SEVERITY,
     scope="cross",
     title="facts differ",
-    why="Ranks that run other software or other settings compute other numbers, or wait for each other.",
+    why="Nobody has said yet how much it matters; nodes that are alike do not differ in it.",
 )
 def facts_differ(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """One finding a drift; many drifts of one section on the same nodes are one finding."""
-    differing = [drift for drift in evidence.drifts if drift.kind != "unknown" and drift.basis != "lock"]
+    """One finding a difference; many of one section on the same nodes are one finding.
+
+    These are the differences that no rule of their own speaks of; how much each matters stands in
+    the catalogue, or in the policy.
+    """
+    differing = [drift for claim in evidence.claims.get("EA299", ()) for drift in claim.drifts]
     echoes = _echoes(differing)
     echoed = set(echoes.values())
-    families: Dict[Tuple[Tuple[str, ...], str], List[Drift]] = {}
+    families: Dict[Tuple[Tuple[str, ...], str, str], List[Drift]] = {}
     for drift in differing:
         if drift.path not in echoed:
-            families.setdefault((drift.outliers, drift.section), []).append(drift)
-    for (outliers, _), drifts in families.items():
+            severity = policy.level_of_path(drift.path) or severity_of(drift.path)
+            families.setdefault((drift.outliers, drift.section, severity), []).append(drift)
+    for (outliers, _, severity), drifts in families.items():
         if len(drifts) >= FOLD_FROM:
-            yield _folded(outliers, drifts)
+            yield _folded(outliers, drifts, severity)
         else:
             for drift in drifts:
                 echo = echoes.get(drift.path)
@@ -49,6 +56,7 @@ def facts_differ(evidence: Evidence, policy: Policy) -> Iterator[Found]:
                     path=drift.path,
                     evidence=((f"likewise {echo}",) if echo else ()) + _not_known(drifts),
                     drifts=(drift,),
+                    severity=severity,
                 )
 
 
@@ -77,8 +85,8 @@ def _versions(drift: Drift) -> List[Tuple[str, Fact]]:
     ]
 
 
-def _folded(outliers: Tuple[str, ...], drifts: Sequence[Drift]) -> Found:
-    common = _common_path(drifts)
+def _folded(outliers: Tuple[str, ...], drifts: Sequence[Drift], severity: str) -> Found:
+    common = common_path(drifts)
     packages = {split_path(drift.path)[2] for drift in drifts if _is_of_package(drift)}
     if len(packages) > 1 and all(_is_of_package(drift) for drift in drifts):
         kinds = {_direction(drift) for drift in drifts}
@@ -86,7 +94,7 @@ def _folded(outliers: Tuple[str, ...], drifts: Sequence[Drift]) -> Found:
         message = f"{len(packages)} packages {verb}"
     else:
         message = f"{len(drifts)} facts of {common} differ"
-    return Found(message, outliers, common, _not_known(drifts), drifts=tuple(drifts))
+    return Found(message, outliers, common, _not_known(drifts), drifts=tuple(drifts), severity=severity)
 
 
 def _direction(drift: Drift) -> str:
@@ -97,16 +105,6 @@ def _direction(drift: Drift) -> str:
 def _is_of_package(drift: Drift) -> bool:
     segments = split_path(drift.path)
     return len(segments) > 2 and segments[:2] in (("conda", "packages"), ("packages", "distributions"))
-
-
-def _common_path(drifts: Sequence[Drift]) -> str:
-    paths = [split_path(drift.path) for drift in drifts]
-    common = []
-    for parts in zip(*paths):
-        if len(set(parts)) > 1:
-            break
-        common.append(parts[0])
-    return join_path(*common)
 
 
 def _not_known(drifts: Sequence[Drift]) -> Tuple[str, ...]:

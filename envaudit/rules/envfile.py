@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from envaudit.rules.registry import Evidence, Found, Policy, rule
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, rule
 from envaudit.rules.sourcefacts import (
     at,
     place,

@@ -6,7 +6,8 @@ from typing import Dict, Iterator, List, Set, Tuple
 
 from envaudit.model.drift import Drift
 from envaudit.model.nodeset import natural_key
-from envaudit.rules.registry import Evidence, Found, Policy, rule
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, rule
 
 # Sources that look at a node themselves. A lock or a foreign report says what it says.
 _LOOKING = ("probe", "inband")

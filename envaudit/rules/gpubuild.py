@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from envaudit.rules.registry import Evidence, Found, Policy, rule
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, rule
 from envaudit.rules.sourcefacts import (
     LINUX,
     WINDOWS,

@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from dataclasses import replace
+from typing import List, NamedTuple, Sequence, Tuple
 
 from envaudit.model.finding import Finding
-from envaudit.rules.registry import Evidence, Policy, Rule, all_rules
+from envaudit.rules import claiming, waivers
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Rule, all_rules
+from envaudit.rules.waivers import Waived
 
 _DEFAULT = Policy()
 
 
+class Judgement(NamedTuple):
+    """What the rules say, worst first, and what waivers took out of it."""
+
+    findings: Tuple[Finding, ...]
+    waived: Tuple[Waived, ...]
+
+
 def judge(evidence: Evidence, policy: Policy = _DEFAULT) -> Tuple[Finding, ...]:
-    """The findings of every rule that has what it needs, worst first.
+    """The findings of every rule that has what it needs, worst first, without what is waived.
 
     A rule whose sections no node has stays silent; that they are not there is for EA902 to say.
     """
-    findings = [
+    return judgement(evidence, policy).findings
+
+
+def judgement(evidence: Evidence, policy: Policy = _DEFAULT) -> Judgement:
+    """The same, with what was waived."""
+    rules = all_rules()
+    evidence = replace(evidence, claims=claiming.deal(evidence, rules, policy))
+    found = _findings(rules, evidence, policy)
+    kept, waived = waivers.apply(found, policy)
+    judged = [*(each.node for each in evidence.fingerprints), *evidence.missing]
+    idle = waivers.unused(policy, waived, judged)
+    if idle:
+        about = [rule for rule in rules if rule.id == "EA911"]
+        kept += _findings(about, replace(evidence, unused_waivers=idle), policy)
+    return Judgement(tuple(sorted(kept, key=lambda finding: finding.rank)), tuple(waived))
+
+
+def _findings(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> List[Finding]:
+    return [
         finding
-        for rule in all_rules()
+        for rule in rules
         if _has_what_it_needs(rule, evidence)
         for finding in rule.findings(evidence, policy)
     ]
-    return tuple(sorted(findings, key=lambda finding: finding.rank))
 
 
 def _has_what_it_needs(rule: Rule, evidence: Evidence) -> bool:

@@ -7,7 +7,8 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from envaudit.model.drift import Drift, split_path
 from envaudit.model.fingerprint import Fingerprint
-from envaudit.rules.registry import Evidence, Found, Policy, rule
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, rule
 
 # From so many on, packages that are at fault in the same way on the same nodes are one finding.
 FOLD_FROM = 4

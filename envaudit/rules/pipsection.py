@@ -6,7 +6,8 @@ import re
 import shlex
 from typing import Iterator, Tuple
 
-from envaudit.rules.registry import Evidence, Found, Policy, rule
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, rule
 from envaudit.rules.sourcefacts import (
     Facts,
     at,

@@ -6,7 +6,8 @@ import os
 import re
 from typing import Dict, Iterator, List, Tuple
 
-from envaudit.rules.registry import Evidence, Found, Policy, rule
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, rule
 from envaudit.rules.sourcefacts import (
     LINUX,
     MACOS,

@@ -7,10 +7,11 @@ import os
 from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from envaudit.model.drift import Drift
-from envaudit.model.finding import SEVERITIES, THRESHOLDS, Finding
+from envaudit.model.drift import Drift, join_path, split_path
+from envaudit.model.finding import SEVERITIES, Finding
 from envaudit.model.fingerprint import Fingerprint, Missing
 from envaudit.model.nodeset import natural_key
+from envaudit.rules.policy import Policy, Waiver
 
 # The ids that the rules of one subject, one module, may take; docs/rules.md is the register.
 SUBJECTS: Mapping[str, Tuple[int, int]] = {
@@ -32,33 +33,11 @@ SUBJECTS: Mapping[str, Tuple[int, int]] = {
     "nccl": (450, 499),
     "numbers": (500, 599),
     "collectives": (600, 699),
-    "evidence": (900, 999),
+    "evidence": (900, 909),
+    "waivers": (910, 919),
 }
 
 SCOPES = ("node", "cross")
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What the user wants of a run.
-
-    Attributes:
-        fail_on: a key of `model.finding.THRESHOLDS`.
-        require: sections without which a node's evidence is incomplete. That a subject is seen
-            to be absent is evidence; that nobody looked is none.
-    """
-
-    fail_on: str = "error"
-    require: Tuple[str, ...] = ("torch", "libraries", "packages", "gpu")
-
-    def __post_init__(self) -> None:
-        """Hold the threshold to its names.
-
-        Raises:
-            ValueError: `fail_on` is none of them.
-        """
-        if self.fail_on not in THRESHOLDS:
-            raise ValueError(f"fail_on is one of {', '.join(THRESHOLDS)}, not {self.fail_on!r}")
 
 
 @dataclass(frozen=True)
@@ -73,6 +52,8 @@ class Evidence:
         references: fingerprints that the nodes were held against.
         comparing: whether the run was asked for a comparison at all.
         unmatched: what the user asked for alone and no node has a fact of.
+        claims: rule id → the differences that this rule is to speak of; `judge` deals them out.
+        unused_waivers: those that matched nothing; `judge` finds them.
     """
 
     fingerprints: Tuple[Fingerprint, ...]
@@ -82,6 +63,8 @@ class Evidence:
     references: Tuple[Fingerprint, ...] = ()
     comparing: bool = True
     unmatched: Tuple[str, ...] = ()
+    claims: Mapping[str, Tuple[Claim, ...]] = field(default_factory=dict)
+    unused_waivers: Tuple[Waiver, ...] = ()
 
     @property
     def everything(self) -> Tuple[Fingerprint, ...]:
@@ -94,10 +77,55 @@ class Evidence:
         return self.sections is None or section in self.sections
 
 
+class Claims(NamedTuple):
+    """Which differences between nodes a rule speaks of; attributes as the arguments of `difference`."""
+
+    of: Tuple[str, ...]
+    follows: Tuple[str, ...]
+    when: Optional[Callable[[Drift, Policy], bool]]
+    order: int
+    across_roles: bool
+    compared: str
+
+
+class Claim(NamedTuple):
+    """The differences of one group of nodes that one rule is to speak of.
+
+    Attributes:
+        nodes: the outliers.
+        drifts: what differs.
+        following: what differs on these nodes because of that.
+        evidence: the whole of what is judged, for the words.
+    """
+
+    nodes: Tuple[str, ...]
+    drifts: Tuple[Drift, ...]
+    following: Tuple[Drift, ...]
+    evidence: Evidence
+
+    def found(
+        self, message: str, *, evidence: Tuple[str, ...] = (), hint: str = "", severity: str = ""
+    ) -> Found:
+        """The finding over all differences of the claim."""
+        path = self.drifts[0].path if len(self.drifts) == 1 else common_path(self.drifts)
+        return Found(message, self.nodes, path, evidence, hint, self.drifts, self.following, severity)
+
+
+def common_path(drifts: Sequence[Drift]) -> str:
+    """What the paths of some drifts have in common, by whole segments."""
+    common = []
+    for parts in zip(*(split_path(drift.path) for drift in drifts)):
+        if len(set(parts)) > 1:
+            break
+        common.append(parts[0])
+    return join_path(*common)
+
+
 class Found(NamedTuple):
     """What a rule function yields; the register adds the id and the severity.
 
-    Attributes are those of `model.Finding`; without a hint the rule's own advice stands.
+    Attributes are those of `model.Finding`; without a hint the rule's own advice stands, without a
+    severity its own severity.
     """
 
     message: str
@@ -106,9 +134,28 @@ class Found(NamedTuple):
     evidence: Tuple[str, ...] = ()
     hint: str = ""
     drifts: Tuple[Drift, ...] = ()
+    following: Tuple[Drift, ...] = ()
+    severity: str = ""
 
 
 Judge = Callable[[Evidence, Policy], Iterator[Found]]
+Speak = Callable[[Claim, Policy], Iterator[Found]]
+
+
+class Threshold(NamedTuple):
+    """A number that a rule judges by and that a policy may change.
+
+    Attributes:
+        value: by default.
+        unit: `s`, `%`, `bytes`; empty for a count.
+        meaning: what happens beyond it, in a few words.
+        source: where the default comes from; empty where it is a matter of judgement.
+    """
+
+    value: float
+    unit: str
+    meaning: str
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,6 +171,10 @@ class Rule:
         why: why that matters for training.
         how_to_fix: a whole sentence; empty when it depends on the case.
         judge: the function.
+        advisory: what the rule would look at where it may: words of a section's `not_examined`.
+        case: a public case, told in our own words; empty where there is none.
+        thresholds: by name, the numbers that a policy may change.
+        claims: the differences between nodes that the rule speaks of; None where it speaks of none.
     """
 
     id: str
@@ -134,19 +185,27 @@ class Rule:
     why: str
     how_to_fix: str
     judge: Judge
+    advisory: Tuple[str, ...] = ()
+    case: str = ""
+    thresholds: Mapping[str, Threshold] = field(default_factory=dict)
+    claims: Optional[Claims] = None
 
     def findings(self, evidence: Evidence, policy: Policy) -> Iterator[Finding]:
-        """What the rule has to say about this evidence."""
+        """What the rule has to say about this evidence, at the severity that the policy gives it."""
         for found in self.judge(evidence, policy):
+            level = policy.level_of(self.id, found.severity or self.severity)
+            if level == "off":
+                continue
             yield Finding(
                 rule=self.id,
-                severity=self.severity,
+                severity=level,
                 message=found.message,
                 nodes=tuple(sorted(found.nodes, key=natural_key)),
                 path=found.path,
                 evidence=found.evidence,
                 hint=found.hint or self.how_to_fix,
                 drifts=found.drifts,
+                following=found.following,
             )
 
 
@@ -162,6 +221,9 @@ def rule(
     why: str,
     how_to_fix: str = "",
     needs: Sequence[str] = (),
+    advisory: Sequence[str] = (),
+    case: str = "",
+    thresholds: Optional[Mapping[str, Threshold]] = None,
 ) -> Callable[[Judge], Judge]:
     """Register the decorated function as a rule.
 
@@ -171,21 +233,103 @@ def rule(
     """
 
     def register(judge: Judge) -> Judge:
-        subject = judge.__module__.rsplit(".", 1)[-1]
-        if subject not in SUBJECTS:
-            raise ValueError(f"{rule_id}: rules/{subject}.py is no subject; add it to SUBJECTS")
-        first, last = SUBJECTS[subject]
-        digits = rule_id[2:]
-        if rule_id[:2] != "EA" or len(digits) != 3 or not (digits.isdigit() and first <= int(digits) <= last):
-            raise ValueError(f"{rule_id}: ids of {subject} are EA{first:03d} to EA{last:03d}")
-        if rule_id in _RULES:
-            raise ValueError(f"{rule_id} is taken by {_RULES[rule_id].title!r}")
-        if severity not in SEVERITIES or scope not in SCOPES:
-            raise ValueError(f"{rule_id}: severity {severity!r} or scope {scope!r} is not known")
-        _RULES[rule_id] = Rule(rule_id, severity, scope, tuple(needs), title, why, how_to_fix, judge)
+        _enter(
+            judge.__module__,
+            Rule(
+                rule_id,
+                severity,
+                scope,
+                tuple(needs),
+                title,
+                why,
+                how_to_fix,
+                judge,
+                tuple(advisory),
+                case,
+                dict(thresholds or {}),
+            ),
+        )
         return judge
 
     return register
+
+
+def difference(
+    rule_id: str,
+    *,
+    severity: str,
+    title: str,
+    why: str,
+    of: Sequence[str],
+    follows: Sequence[str] = (),
+    when: Optional[Callable[[Drift, Policy], bool]] = None,
+    order: int = 50,
+    across_roles: bool = False,
+    compared: str = "exactly",
+    how_to_fix: str = "",
+    case: str = "",
+) -> Callable[[Speak], Speak]:
+    """Register the decorated function as the rule that speaks of some differences between nodes.
+
+    It is called once for each group of nodes that differ alike, with its `Claim`.
+
+    Args:
+        rule_id: `EA214`.
+        severity: by default.
+        title: what is wrong, in a few words.
+        why: why that matters for training.
+        of: patterns of the fact paths that the rule speaks of.
+        follows: patterns of what only follows from those: where the same nodes differ in it, that
+            is no finding of its own.
+        when: which of the differences at those paths it takes, under a policy; None for all.
+        order: rules of a lower number take their differences first: causes before symptoms.
+        across_roles: whether nodes of different roles must be alike in it as well.
+        compared: in words, for the document of facts: `exactly`, `by its first two parts`.
+        how_to_fix: a whole sentence.
+        case: a public case, told in our own words.
+
+    Raises:
+        ValueError: as `rule`.
+    """
+
+    def register(speak: Speak) -> Speak:
+        def judge(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+            for claim in evidence.claims.get(rule_id, ()):
+                yield from speak(claim, policy)
+
+        claims = Claims(tuple(of), tuple(follows), when, order, across_roles, compared)
+        _enter(
+            speak.__module__,
+            Rule(rule_id, severity, "cross", (), title, why, how_to_fix, judge, (), case, {}, claims),
+        )
+        return speak
+
+    return register
+
+
+def _enter(module: str, made: Rule) -> None:
+    subject = module.rsplit(".", 1)[-1]
+    if subject not in SUBJECTS:
+        raise ValueError(f"{made.id}: rules/{subject}.py is no subject; add it to SUBJECTS")
+    first, last = SUBJECTS[subject]
+    digits = made.id[2:]
+    if made.id[:2] != "EA" or len(digits) != 3 or not (digits.isdigit() and first <= int(digits) <= last):
+        raise ValueError(f"{made.id}: ids of {subject} are EA{first:03d} to EA{last:03d}")
+    if made.id in _RULES:
+        raise ValueError(f"{made.id} is taken by {_RULES[made.id].title!r}")
+    if made.severity not in SEVERITIES or made.scope not in SCOPES:
+        raise ValueError(f"{made.id}: severity {made.severity!r} or scope {made.scope!r} is not known")
+    _RULES[made.id] = made
+
+
+def threshold(rule_id: str, name: str, policy: Policy) -> float:
+    """The number that a rule judges by: the policy's, or its own.
+
+    Raises:
+        KeyError: the rule has no such number.
+    """
+    own = _RULES[rule_id].thresholds[name].value
+    return policy.thresholds.get(rule_id, {}).get(name, own)
 
 
 def all_rules() -> List[Rule]:

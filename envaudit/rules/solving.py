@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, Tuple
 
-from envaudit.rules.registry import Evidence, Found, Policy, rule
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, rule
 
 
 @rule(

@@ -1,0 +1,102 @@
+"""How facts are compared that no rule of their own speaks of, and how much they matter.
+
+A difference that stands here is told by EA299 at the severity given here; one that stands nowhere
+is a warning. The document of facts, docs/facts.md, is generated from this table and from the rules
+that speak of differences.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Sequence
+
+from envaudit.model.canonical import Fact as Value
+from envaudit.model.canonical import canonical_json
+from envaudit.model.drift import Drift
+from envaudit.model.pathpattern import PathPattern, patterns_of
+
+EXACTLY = "exactly"
+AS_A_VERSION = "as a version"
+AS_A_SET = "as a set"
+WITHIN = "within a tolerance"
+NOT_AT_ALL = "not at all"
+
+# What a difference is that stands nowhere.
+UNKNOWN_SEVERITY = "warning"
+
+
+class Entry(NamedTuple):
+    """How the facts below one path are compared.
+
+    Attributes:
+        path: a pattern; the first entry that matches decides.
+        compared: one of the words above.
+        severity: of a difference.
+        why: what a difference does, or why there is none to tell.
+        tolerance_percent: with `WITHIN`, how far the smallest and the largest value may be apart.
+    """
+
+    path: str
+    compared: str
+    severity: str
+    why: str
+    tolerance_percent: int = 0
+
+
+ENTRIES: Sequence[Entry] = (
+    Entry("git/commit", EXACTLY, "error", "Ranks that run other code compute other numbers."),
+    Entry("git/dirty", EXACTLY, "warning", "Somebody changed the code on these nodes alone."),
+    Entry("git/**", EXACTLY, "warning", "The repository is in another state."),
+    Entry("host/architecture", EXACTLY, "error", "No binary of one runs on the other."),
+    Entry("host/kernel", AS_A_VERSION, "warning", "Other drivers, schedulers and limits."),
+    Entry("host/distribution/**", EXACTLY, "warning", "Other system libraries."),
+    Entry("host/clocksource", EXACTLY, "warning", "Reading the time costs a hundred times more on some."),
+    Entry("host/**", EXACTLY, "warning", "The machine is set up in another way."),
+    Entry("clock/service", EXACTLY, "info", "Several services keep the time as well as one."),
+    Entry("clock/**", EXACTLY, "warning", "The time is kept in another way."),
+    Entry("storage/**", EXACTLY, "warning", "Files are read in another way, or from elsewhere."),
+    Entry("conda/pinned", AS_A_SET, "warning", "The next install chooses other versions."),
+)
+
+_PATTERNS: List[PathPattern] = []
+_KNOWN: Dict[str, Optional[Entry]] = {}
+
+
+def entry_of(path: str) -> Optional[Entry]:
+    """The entry that decides about a path, None where it stands nowhere."""
+    if path not in _KNOWN:
+        if not _PATTERNS:
+            _PATTERNS.extend(patterns_of((entry.path for entry in ENTRIES), "the catalogue"))
+        _KNOWN[path] = next(
+            (entry for entry, pattern in zip(ENTRIES, _PATTERNS) if pattern.matches(path)), None
+        )
+    return _KNOWN[path]
+
+
+def severity_of(path: str) -> str:
+    """What a difference at a path is, where no rule of its own speaks of it."""
+    entry = entry_of(path)
+    return UNKNOWN_SEVERITY if entry is None else entry.severity
+
+
+def is_alike(drift: Drift) -> bool:
+    """Whether the values that differ are still alike in the way in which they are compared."""
+    entry = entry_of(drift.path)
+    if entry is None or entry.compared in (EXACTLY, AS_A_VERSION):
+        return False
+    if entry.compared == NOT_AT_ALL:
+        return True
+    known = [group for group in drift.groups if group.state != "unknown"]
+    values: List[Value] = [group.value for group in known]
+    if any(group.state == "absent" for group in known):
+        return False
+    if entry.compared == AS_A_SET:
+        lists = [value for value in values if isinstance(value, list)]
+        return len(lists) == len(values) and len({_as_set(value) for value in lists}) == 1
+    numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    if len(numbers) < len(values) or min(numbers) < 0:
+        return False
+    return 100 * (max(numbers) - min(numbers)) <= entry.tolerance_percent * max(numbers)
+
+
+def _as_set(value: List[Value]) -> str:
+    return canonical_json(sorted(canonical_json(item) for item in value))

@@ -1,0 +1,90 @@
+"""Which rule speaks of which difference: causes before symptoms, each difference once.
+
+Another NCCL on one node also has another conda package, another wheel, another path and another
+build. That is one cause, and one finding: the rule of the cause takes what follows from it along.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Dict, Iterable, List, Mapping, Pattern, Sequence, Set, Tuple
+
+from envaudit.model.drift import Drift
+from envaudit.model.pathpattern import patterns_of
+from envaudit.rules.catalogue import is_alike
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Claim, Claims, Evidence, Rule
+
+# Who speaks of what no other rule has a word for.
+REST = "EA299"
+
+
+def deal(evidence: Evidence, rules: Iterable[Rule], policy: Policy) -> Mapping[str, Tuple[Claim, ...]]:
+    """The claims of each rule; under `REST` one claim with everything that is left.
+
+    What the policy gives a level by its path is left to `REST`, which tells it at that level.
+    """
+    left: List[Drift] = []
+    rest: List[Drift] = []
+    for drift in evidence.drifts:
+        # What a lock says of a node is for the rules of the lock.
+        if drift.kind == "unknown" or drift.basis == "lock" or is_alike(drift):
+            continue
+        level = policy.level_of_path(drift.path)
+        if level is None:
+            left.append(drift)
+        elif level != "off":
+            rest.append(drift)
+    dealt: Dict[str, Tuple[Claim, ...]] = {}
+    speaking = [(rule.id, rule.claims) for rule in rules if rule.claims is not None]
+    for rule_id, claims in sorted(speaking, key=lambda pair: (pair[1].order, pair[0])):
+        if not left:
+            break
+        own = _taken(left, claims, policy)
+        if own:
+            taken = set(map(id, own))
+            left = [drift for drift in left if id(drift) not in taken]
+            dealt[rule_id], left = _with_symptoms(own, left, claims, evidence)
+    rest = sorted([*rest, *left], key=lambda drift: drift.path)
+    if rest:
+        dealt[REST] = (Claim((), tuple(rest), (), evidence),)
+    return dealt
+
+
+def _taken(left: Sequence[Drift], claims: Claims, policy: Policy) -> List[Drift]:
+    matches = matcher(claims.of)
+    return [
+        drift for drift in left if matches(drift.path) and (claims.when is None or claims.when(drift, policy))
+    ]
+
+
+def _with_symptoms(
+    own: Sequence[Drift], left: List[Drift], claims: Claims, evidence: Evidence
+) -> Tuple[Tuple[Claim, ...], List[Drift]]:
+    """One claim for each group of outliers, and what no claim has taken along."""
+    groups: Dict[Tuple[str, ...], List[Drift]] = {}
+    for drift in own:
+        groups.setdefault(drift.outliers, []).append(drift)
+    follows = matcher(claims.follows)
+    symptoms = [drift for drift in left if follows(drift.path)]
+    made = []
+    gone: Set[int] = set()
+    for nodes, drifts in groups.items():
+        among = set(nodes)
+        following = [
+            drift for drift in symptoms if id(drift) not in gone and among.issuperset(drift.outliers)
+        ]
+        gone.update(map(id, following))
+        made.append(Claim(nodes, tuple(drifts), tuple(following), evidence))
+    return tuple(made), [drift for drift in left if id(drift) not in gone]
+
+
+_MATCHERS: Dict[Tuple[str, ...], Pattern[str]] = {}
+
+
+def matcher(texts: Tuple[str, ...]) -> Callable[[str], object]:
+    """Whether a path matches one of some patterns. Compiled where it is first needed: once a run."""
+    if texts not in _MATCHERS:
+        wholes = [pattern.whole.pattern for pattern in patterns_of(texts, "a rule's patterns")]
+        _MATCHERS[texts] = re.compile("|".join(f"(?:{whole})" for whole in wholes) or r"(?!)", re.DOTALL)
+    return _MATCHERS[texts].match
