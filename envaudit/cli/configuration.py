@@ -11,7 +11,7 @@ import argparse
 import os
 import sys
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from envaudit.cli import trusted
 from envaudit.errors import InputError, UsageError
@@ -58,12 +58,18 @@ class Lock(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """What the files say, later files over earlier ones; `files` names them."""
+    """What the files say, later files over earlier ones.
+
+    Attributes:
+        files: where it is said.
+        policy: of each file that has policy in it, its path and its tables.
+    """
 
     nodes: Nodes = Nodes()
     gate: Gate = Gate()
     lock: Lock = Lock()
     files: Tuple[str, ...] = ()
+    policy: Tuple[Tuple[str, Mapping[str, Any]], ...] = ()
 
 
 def of(options: argparse.Namespace) -> Configuration:
@@ -126,6 +132,7 @@ def load(named: Optional[str], start: str) -> Configuration:
             channel_priority=merged_lock.get("channel-priority"),
         ),
         files=tuple(path for path, _ in tables),
+        policy=tuple((path, table) for path, table in tables if _has_policy(table)),
     )
 
 
@@ -242,6 +249,8 @@ _RANGES = {"timeout": (1, 3600), "fanout": (1, 4096)}
 _GATE_KEYS: Dict[str, Tuple[type, str]] = {
     "fail-on": (str, "one of " + ", ".join(THRESHOLDS)),
     "require": (list, "a list of sections, of " + ", ".join(SECTION_SCHEMAS)),
+    "profile": (str, "a profile"),
+    "must-match": (list, "a list of package names"),
 }
 _LOCK_KEYS: Dict[str, Tuple[type, str]] = {
     "sources": (list, "a list of environment files"),
@@ -251,6 +260,9 @@ _LOCK_KEYS: Dict[str, Tuple[type, str]] = {
     "channel-priority": (str, "one of " + ", ".join(PRIORITIES)),
 }
 _TABLES = {"nodes": _NODES_KEYS, "gate": _GATE_KEYS, "lock": _LOCK_KEYS}
+# Tables that `policyfile` reads.
+_POLICY_TABLES = ("rules", "paths", "waivers", "roles")
+_POLICY_KEYS = ("profile", "must-match")
 
 
 def _faults(path: str, table: Mapping[str, Any]) -> List[str]:
@@ -258,8 +270,11 @@ def _faults(path: str, table: Mapping[str, Any]) -> List[str]:
     faults = []
     for name, value in table.items():
         keys = _TABLES.get(name)
+        if name in _POLICY_TABLES:
+            continue
         if keys is None:
-            faults.append(f"{path}: {name}: unknown table{_nearest(name, _TABLES)}")
+            known = (*_TABLES, *_POLICY_TABLES)
+            faults.append(f"{path}: {name}: unknown table{nearest(name, known)}")
         elif not isinstance(value, dict):
             faults.append(f"{path}: {name}: expected a table, got {type(value).__name__}")
         else:
@@ -268,12 +283,25 @@ def _faults(path: str, table: Mapping[str, Any]) -> List[str]:
                 for key, item in value.items()
                 for complaint in _complaints(keys, key, item)
             ]
+    if _has_policy(table):
+        from envaudit.cli import policyfile  # all rules are imported to read it
+
+        faults += [f"{path}: {complaint.key}: {complaint.text}" for complaint in policyfile.faults(table)]
     return faults
+
+
+def _has_policy(table: Mapping[str, Any]) -> bool:
+    gate = table.get("gate")
+    return any(name in table for name in _POLICY_TABLES) or (
+        isinstance(gate, dict) and any(key in gate for key in _POLICY_KEYS)
+    )
 
 
 def _complaints(keys: Mapping[str, Tuple[type, str]], key: str, value: Any) -> List[str]:
     if key not in keys:
-        return [f"unknown key{_nearest(key, keys)}"]
+        return [f"unknown key{nearest(key, keys)}"]
+    if key in _POLICY_KEYS:
+        return []
     kind, meaning = keys[key]
     wrong = not isinstance(value, kind) or isinstance(value, bool) or not _is_sensible(key, value)
     return [f"expected {meaning}, got {value!r}"] if wrong else []
@@ -298,11 +326,13 @@ def _is_sensible(key: str, value: Any) -> bool:
     return bool(value) and "\0" not in value and "\n" not in value
 
 
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`, did you mean 'fanout'?`, or what there is."""
     import difflib
 
-    close = difflib.get_close_matches(name, known, n=1)
-    return f", did you mean '{close[0]}'?" if close else f", known are {', '.join(known)}"
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f", did you mean '{close[0]}'?" if close else f", known are {', '.join(names)}"
 
 
 def _resolved(path: str, table: Mapping[str, Any]) -> Dict[str, Any]:

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import argparse
-from typing import Tuple
+import time
+from typing import Any, Dict, Tuple
 
 from envaudit.model import Finding, Verdict
-from envaudit.rules import Evidence, Policy, judge
+from envaudit.rules import Evidence, Judgement, Policy, judgement
 
 
 def judged(evidence: Evidence, options: argparse.Namespace) -> Tuple[Tuple[Finding, ...], Verdict]:
     """Findings, worst first, and the verdict over them."""
-    policy = _policy(options)
-    findings = judge(evidence, policy)
-    return findings, Verdict.of(findings, policy.fail_on)
+    policy = policy_of(options)
+    found = judgement(evidence, policy)
+    return found.findings, Verdict.of(found.findings, policy.fail_on)
 
 
-def _policy(options: argparse.Namespace) -> Policy:
+def judged_whole(evidence: Evidence, options: argparse.Namespace, *, full: bool) -> Tuple[Judgement, Verdict]:
+    """The same with what was waived; `full` where the run looks at all that a waiver could match."""
+    policy = policy_of(options, full=full)
+    found = judgement(evidence, policy)
+    return found, Verdict.of(found.findings, policy.fail_on)
+
+
+def policy_of(options: argparse.Namespace, *, full: bool = False) -> Policy:
+    """What the configuration and the options say of this run; read once a command."""
     fail_on = getattr(options, "fail_on", None)
+    today = time.strftime("%Y-%m-%d", time.gmtime())
     try:
         from envaudit.cli import configuration
     except ImportError:  # the one-file form reads no TOML
-        return Policy(fail_on=fail_on or Policy.fail_on)
-    gate = configuration.of(options).gate
-    return Policy(
-        fail_on=fail_on or gate.fail_on, require=Policy.require if gate.require is None else gate.require
-    )
+        return Policy(fail_on=fail_on or Policy.fail_on, today=today, full=full)
+    settings = configuration.of(options)
+    chosen: Dict[str, Any] = {"fail_on": fail_on or settings.gate.fail_on, "full": full}
+    if settings.gate.require is not None:
+        chosen["require"] = settings.gate.require
+    if not settings.policy:
+        return Policy(today=today, **chosen)
+    from envaudit.cli import policyfile
+
+    return policyfile.policy_of(settings.policy, today=today, **chosen)

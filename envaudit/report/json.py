@@ -27,7 +27,7 @@ def envelope(report: Report) -> Dict[str, Any]:
     drifts = list(report.drifts)
     # By identity first: comparing drifts of a thousand nodes with each other takes long.
     places = {id(drift): place for place, drift in enumerate(drifts)}
-    for drift in (each for finding in report.findings for each in finding.drifts):
+    for drift in (each for finding in report.findings for each in (*finding.drifts, *finding.following)):
         if id(drift) not in places:
             places[id(drift)] = drifts.index(drift) if drift in drifts else len(drifts)
             drifts += [drift] if places[id(drift)] == len(drifts) else []
@@ -61,7 +61,9 @@ def _finding(finding: Finding, places: Dict[int, int]) -> Dict[str, Any]:
         "path": finding.path,
         "evidence": list(finding.evidence),
         "hint": finding.hint,
+        "since": finding.since,
         "drifts": [places[id(drift)] for drift in finding.drifts],
+        "following": [places[id(drift)] for drift in finding.following],
     }
 
 

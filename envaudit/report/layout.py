@@ -85,6 +85,10 @@ def _block(nodes: Tuple[str, ...], findings: Sequence[Finding], basis: str, repo
         lines = [line(Span(printable(fold(nodes) or report.about) or "this run", "head"))]
     for row in rows:
         lines += _row_lines(row, label_width, (cell_width, second_width))
+    following = sum(len(finding.following) for finding in findings)
+    if following and not report.verbose:
+        differ, these = ("difference follows", "this") if following == 1 else ("differences follow", "these")
+        lines.append(line("  ", Span(f"{following} more {differ} from {these} (--verbose)", "dim")))
     return lines
 
 
@@ -106,7 +110,9 @@ def _rows(finding: Finding, shared: str, report: Report) -> Iterator[Row]:
     verbose = report.verbose
     lead = f"  {LETTERS[finding.severity]} {finding.rule}  "
     limit = None if verbose else _FOLDED_LINES
-    notes = tuple(printable(text) for text in (*_first(finding.evidence, limit), finding.hint) if text)
+    since = f"since {finding.since}" if finding.since else ""
+    said = (*_first(finding.evidence, limit), since, finding.hint)
+    notes = tuple(printable(text) for text in said if text)
     comparable = [drift for drift in finding.drifts if drift.kind != "unknown"]
     if len(comparable) == 1:
         rows = _drift_rows(comparable[0], finding.nodes, "", shared, verbose)
@@ -115,6 +121,7 @@ def _rows(finding: Finding, shared: str, report: Report) -> Iterator[Row]:
             notes = (printable(finding.message), *notes)
         rows[-1] = rows[-1]._replace(below=(*rows[-1].below, *notes))
         yield from rows
+        yield from _following_rows(finding, shared, verbose)
         return
     tail = ""
     if len({drift.basis for drift in comparable}) == 1 and comparable[0].basis != shared:
@@ -125,6 +132,15 @@ def _rows(finding: Finding, shared: str, report: Report) -> Iterator[Row]:
         yield from _drift_rows(drift, finding.nodes, finding.path, shared, verbose)
     if len(comparable) > len(comparable[:limit]):
         yield Row(_INDENT, "", _more(len(comparable) - len(comparable[:limit])))
+    yield from _following_rows(finding, shared, verbose)
+
+
+def _following_rows(finding: Finding, shared: str, verbose: bool) -> Iterator[Row]:
+    """What only follows from a finding's differences: counted below the block, told where asked for."""
+    if verbose and finding.following:
+        yield Row(_INDENT, "", "what follows from this:")
+        for drift in finding.following:
+            yield from _drift_rows(drift, finding.nodes, "", shared, verbose)
 
 
 def _first(texts: Tuple[str, ...], limit: Optional[int]) -> Tuple[str, ...]:

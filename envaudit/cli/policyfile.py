@@ -1,0 +1,245 @@
+"""The policy's tables of envaudit.toml: `[rules]`, `[paths]`, `[[waivers]]`, `[roles]`, and part of `[gate]`.
+
+Every fault is found before any of them is told, each with the key path that leads to it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envaudit.cli import references
+from envaudit.cli.configuration import nearest
+from envaudit.errors import EnvauditError
+from envaudit.model.pathpattern import PathPattern
+from envaudit.rules import Rule, all_rules
+from envaudit.rules.policy import LEVELS, MUST_MATCH, PROFILES, Policy, Waiver
+
+# In `must-match`, stands for the packages that envaudit has there by itself.
+DEFAULT_PACKAGES = "default"
+
+_WAIVER_KEYS = ("rule", "path", "nodes", "reason", "owner", "expires")
+_DEMANDED = ("rule", "reason", "owner", "expires")
+_ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d\Z")
+
+# A configuration file and its table.
+Read = tuple[str, Mapping[str, Any]]
+
+
+class Complaint(NamedTuple):
+    """One fault: the key path that leads to it, and what is wrong there."""
+
+    key: str
+    text: str
+
+
+def faults(table: Mapping[str, Any]) -> list[Complaint]:
+    """All faults of the policy's tables in one file."""
+    readers: Mapping[str, tuple[type, str, Callable[[Any], Iterator[Complaint]]]] = {
+        "rules": (dict, "a table", _rules),
+        "paths": (dict, "a table of path = level", _paths),
+        "waivers": (list, "a list of tables", _waivers),
+        "roles": (dict, "a table", _roles),
+    }
+    found = []
+    for name, (kind, meaning, read) in readers.items():
+        if name not in table:
+            continue
+        if isinstance(table[name], kind):
+            found += list(read(table[name]))
+        else:
+            found.append(Complaint(name, f"expected {meaning}, got {type(table[name]).__name__}"))
+    gate = table.get("gate")
+    if isinstance(gate, dict):
+        found += _gate(gate)
+    return found
+
+
+def policy_of(files: Sequence[Read], *, today: str, **chosen: Any) -> Policy:
+    """The policy of some files without faults, later ones over earlier ones.
+
+    Args:
+        files: each file's path and table.
+        today: the day of the run in UTC.
+        chosen: further fields of `Policy`.
+    """
+    levels: dict[str, str] = {}
+    thresholds: dict[str, Mapping[str, float]] = {}
+    paths: list[tuple[PathPattern, str]] = []
+    waivers: list[Waiver] = []
+    roles: dict[str, str] = {}
+    for path, table in files:
+        for rule_id, settings in table.get("rules", {}).items():
+            if "severity" in settings:
+                levels[rule_id] = settings["severity"]
+            numbers = {
+                key.replace("-", "_"): float(value) for key, value in settings.items() if key != "severity"
+            }
+            thresholds[rule_id] = {**thresholds.get(rule_id, {}), **numbers}
+        own = [(PathPattern.parse(text, "paths"), level) for text, level in table.get("paths", {}).items()]
+        paths = [*own, *paths]
+        waivers += [
+            _waiver(row, f"{path}: waivers[{place}]") for place, row in enumerate(table.get("waivers", ()))
+        ]
+        for role, row in table.get("roles", {}).items():
+            roles.update((node, role) for node in references.expand(row["hosts"]))
+        gate = table.get("gate", {})
+        if "profile" in gate:
+            chosen["profile"] = gate["profile"]
+        if "must-match" in gate:
+            chosen["must_match"] = _packages(gate["must-match"])
+    return Policy(
+        levels=levels,
+        thresholds=thresholds,
+        paths=tuple(paths),
+        waivers=tuple(waivers),
+        roles=roles,
+        today=today,
+        **chosen,
+    )
+
+
+def _rules(table: Mapping[str, Any]) -> Iterator[Complaint]:
+    known = {rule.id: rule for rule in all_rules()}
+    for rule_id, settings in table.items():
+        key = f"rules.{rule_id}"
+        rule = known.get(rule_id)
+        if rule is None:
+            close = difflib.get_close_matches(rule_id, known, n=1)
+            yield Complaint(key, f"no rule has this id{f', did you mean {close[0]}?' if close else ''}")
+        elif not isinstance(settings, dict):
+            yield Complaint(key, f"expected a table, got {settings!r}")
+        else:
+            for name, value in settings.items():
+                yield from _rule_setting(f"{key}.{name}", rule, name, value)
+
+
+def _rule_setting(key: str, rule: Rule, name: str, value: Any) -> Iterator[Complaint]:
+    if name == "severity":
+        if value not in LEVELS:
+            yield Complaint(key, f"expected one of {', '.join(LEVELS)}, got {value!r}")
+        return
+    if name.replace("-", "_") not in rule.thresholds:
+        numbers = [each.replace("_", "-") for each in rule.thresholds]
+        yield Complaint(key, f"unknown key{nearest(name, ['severity', *numbers])}")
+    elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        unit = rule.thresholds[name.replace("-", "_")].unit
+        yield Complaint(key, f"expected a number{f' in {unit}' if unit else ''}, from 0, got {value!r}")
+
+
+def _paths(table: Mapping[str, Any]) -> Iterator[Complaint]:
+    for text, level in table.items():
+        key = f'paths."{text}"'
+        if level not in LEVELS:
+            yield Complaint(key, f"expected one of {', '.join(LEVELS)}, got {level!r}")
+        yield from _bad_pattern(key, text)
+
+
+def _waivers(rows: Sequence[Any]) -> Iterator[Complaint]:
+    known = {rule.id for rule in all_rules()}
+    for place, row in enumerate(rows):
+        key = f"waivers[{place}]"
+        if not isinstance(row, dict):
+            yield Complaint(key, f"expected a table, got {row!r}")
+            continue
+        for name in row:
+            if name not in _WAIVER_KEYS:
+                yield Complaint(f"{key}.{name}", f"unknown key{nearest(name, _WAIVER_KEYS)}")
+        for name in _DEMANDED:
+            if name not in row:
+                yield Complaint(f"{key}.{name}", "is required: whoever reads it must know who accepted what")
+        for name in ("rule", "path", "nodes", "reason", "owner"):
+            value = row.get(name, "-")
+            if not isinstance(value, str) or not value.strip():
+                yield Complaint(f"{key}.{name}", f"expected a text, got {value!r}")
+        if isinstance(row.get("rule"), str) and row["rule"] not in known:
+            yield Complaint(f"{key}.rule", f"no rule has the id {row['rule']!r}")
+        if isinstance(row.get("path"), str):
+            yield from _bad_pattern(f"{key}.path", row["path"])
+        if isinstance(row.get("nodes"), str):
+            yield from _bad_nodes(f"{key}.nodes", row["nodes"])
+        if "expires" in row and day_of(row["expires"]) is None:
+            yield Complaint(f"{key}.expires", f"expected a day such as 2027-01-31, got {row['expires']!r}")
+
+
+def _roles(table: Mapping[str, Any]) -> Iterator[Complaint]:
+    first: dict[str, str] = {}
+    for role, row in table.items():
+        key = f"roles.{role}"
+        if not _ROLE_NAME.match(role):
+            yield Complaint(key, "a role's name is letters, digits, - and _, and begins with a letter")
+        if not isinstance(row, dict):
+            yield Complaint(key, f"expected a table with hosts, got {row!r}")
+            continue
+        for name in row:
+            if name != "hosts":
+                yield Complaint(f"{key}.{name}", f"unknown key{nearest(name, ['hosts'])}")
+        hosts = row.get("hosts")
+        if not isinstance(hosts, str) or not hosts.strip():
+            yield Complaint(f"{key}.hosts", f"expected a node set, got {hosts!r}")
+            continue
+        bad = list(_bad_nodes(f"{key}.hosts", hosts))
+        yield from bad
+        for node in () if bad else references.expand(hosts):
+            if first.setdefault(node, role) != role:
+                yield Complaint(f"{key}.hosts", f"{node} is in roles.{first[node]} already")
+
+
+def _gate(gate: Mapping[str, Any]) -> list[Complaint]:
+    found = []
+    if "profile" in gate and gate["profile"] not in PROFILES:
+        found.append(
+            Complaint("gate.profile", f"expected one of {', '.join(PROFILES)}, got {gate['profile']!r}")
+        )
+    packages = gate.get("must-match", [])
+    if not isinstance(packages, list) or not all(isinstance(name, str) and name for name in packages):
+        found.append(Complaint("gate.must-match", f"expected a list of package names, got {packages!r}"))
+    return found
+
+
+def _bad_pattern(key: str, text: str) -> Iterator[Complaint]:
+    try:
+        PathPattern.parse(text, key)
+    except EnvauditError as error:
+        yield Complaint(key, error.what)
+
+
+def _bad_nodes(key: str, text: str) -> Iterator[Complaint]:
+    try:
+        if not references.expand(text):
+            yield Complaint(key, f"{text!r} names no node")
+    except EnvauditError as error:
+        yield Complaint(key, error.what)
+
+
+def _waiver(row: Mapping[str, Any], where: str) -> Waiver:
+    return Waiver(
+        rule=row["rule"],
+        expires=day_of(row["expires"]) or "",
+        reason=row["reason"],
+        owner=row["owner"],
+        path=PathPattern.parse(row["path"], where) if "path" in row else None,
+        nodes=references.expand(row["nodes"]) if "nodes" in row else (),
+        where=where,
+    )
+
+
+def day_of(value: Any) -> str | None:
+    """A day as `2027-01-31`, from a TOML date or a text; None for what is no day of the calendar."""
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return value.isoformat()
+    if not isinstance(value, str) or not _DAY.match(value):
+        return None
+    try:
+        return datetime.date.fromisoformat(value).isoformat()
+    except ValueError:
+        return None
+
+
+def _packages(names: Sequence[str]) -> tuple[str, ...]:
+    expanded = [each for name in names for each in (MUST_MATCH if name == DEFAULT_PACKAGES else (name,))]
+    return tuple(dict.fromkeys(re.sub(r"[-_.]+", "-", name).lower() for name in expanded))
