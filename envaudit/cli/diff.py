@@ -9,7 +9,7 @@ from dataclasses import replace
 from envaudit._version import __version__
 from envaudit.cli import references
 from envaudit.cli.comparing import compare_loaded
-from envaudit.cli.judging import judged
+from envaudit.cli.judging import judged_whole, waived_stages
 from envaudit.cli.loading import add_section_option, add_store_option, load
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_transport_options
@@ -66,12 +66,13 @@ def execute(options: argparse.Namespace) -> int:
         references=comparison.references,
         unmatched=paths.unmatched((*comparison.current, *comparison.references)),
     )
-    findings, verdict = judged(evidence, options)
+    judgement, verdict = judged_whole(evidence, options, full=evidence.sections is None)
     report = Report(
         command="diff",
         tool=__version__,
         verdict=verdict,
-        findings=findings,
+        findings=judgement.findings,
+        stages=waived_stages(judgement.waived),
         drifts=comparison.drifts,
         missing=comparison.missing,
         nodes=tuple(each.node for each in comparison.current),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from envaudit.model import Finding, Verdict
+from envaudit.model.nodeset import fold
+from envaudit.report import Stage
 from envaudit.rules import Evidence, Judgement, Policy, judgement
+from envaudit.rules.waivers import Waived
 
 
 def judged(evidence: Evidence, options: argparse.Namespace) -> Tuple[Tuple[Finding, ...], Verdict]:
@@ -41,3 +44,19 @@ def policy_of(options: argparse.Namespace, *, full: bool = False) -> Policy:
     from envaudit.cli import policyfile
 
     return policyfile.policy_of(settings.policy, today=today, **chosen)
+
+
+def waived_stages(waived: Sequence[Waived]) -> Tuple[Stage, ...]:
+    """A line for each waiver that took something out of the run: it is never silent."""
+    taken: Dict[int, List[Waived]] = {}
+    for each in waived:
+        taken.setdefault(id(each.waiver), []).append(each)
+    stages = []
+    for of_one in taken.values():
+        waiver = of_one[0].waiver
+        nodes = {node for each in of_one for node in each.finding.nodes}
+        where = f" on {fold(nodes)}" if nodes else ""
+        stages.append(
+            Stage("waived", f"{waiver.rule}{where} until {waiver.expires}: {waiver.reason} ({waiver.owner})")
+        )
+    return tuple(stages)

@@ -27,6 +27,9 @@ COMMANDS: Dict[str, str] = {
     "verify": "is an environment what the lock says, here or on every node",
     "export": "a lock or a snapshot as a list that rebuilds it",
     "mirror": "every package of a lock in a local channel, for clusters without a network",
+    "rules": "every rule, at the severity that the policy gives it",
+    "explain": "what a rule means, why it matters, how to fix or change it",
+    "waive": "accept a finding on some nodes until a day",
     "trust": "honour the executing keys of this folder's envaudit.toml",
     "bundle": "write the one-file form, which runs anywhere with Python 3.8 or newer",
 }

@@ -34,6 +34,7 @@ class Finding:
         hint: what to do, a whole sentence; empty when there is nothing to advise.
         drifts: the differences that this finding is about.
         following: differences that only follow from those.
+        why: what that does to training, where the values alone do not say it.
         since: since when it is so, `good 2026-11-29T02:10:00Z`; empty where that is not known.
     """
 
@@ -46,6 +47,7 @@ class Finding:
     hint: str = ""
     drifts: Tuple[Drift, ...] = ()
     following: Tuple[Drift, ...] = ()
+    why: str = ""
     since: str = ""
 
     @property

@@ -61,6 +61,7 @@ def _finding(finding: Finding, places: Dict[int, int]) -> Dict[str, Any]:
         "path": finding.path,
         "evidence": list(finding.evidence),
         "hint": finding.hint,
+        "why": finding.why,
         "since": finding.since,
         "drifts": [places[id(drift)] for drift in finding.drifts],
         "following": [places[id(drift)] for drift in finding.following],

@@ -111,14 +111,19 @@ def _rows(finding: Finding, shared: str, report: Report) -> Iterator[Row]:
     lead = f"  {LETTERS[finding.severity]} {finding.rule}  "
     limit = None if verbose else _FOLDED_LINES
     since = f"since {finding.since}" if finding.since else ""
-    said = (*_first(finding.evidence, limit), since, finding.hint)
+    said = (*_first(finding.evidence, limit), since, finding.why, finding.hint)
     notes = tuple(printable(text) for text in said if text)
     comparable = [drift for drift in finding.drifts if drift.kind != "unknown"]
     if len(comparable) == 1:
         rows = _drift_rows(comparable[0], finding.nodes, "", shared, verbose)
         rows[0] = rows[0]._replace(lead=lead, severity=finding.severity)
+        noun, differs, rest = finding.message.partition(" differs")
         if not finding.message.startswith(comparable[0].path):
-            notes = (printable(finding.message), *notes)
+            if differs and not rest and len(rows) == 1:
+                rows[0] = rows[0]._replace(label=printable(noun))
+                notes = (printable(comparable[0].path), *notes) if verbose else notes
+            else:
+                notes = (printable(finding.message), *notes)
         rows[-1] = rows[-1]._replace(below=(*rows[-1].below, *notes))
         yield from rows
         yield from _following_rows(finding, shared, verbose)

@@ -25,7 +25,8 @@ SUBJECTS: Mapping[str, Tuple[int, int]] = {
     "host": (100, 149),
     "clock": (150, 199),
     "lock": (200, 209),
-    "packages": (210, 259),
+    "packages": (210, 219),
+    "libraries": (220, 239),
     "drift": (290, 299),
     "gpu": (300, 329),
     "driver": (330, 359),
@@ -206,6 +207,7 @@ class Rule:
                 hint=found.hint or self.how_to_fix,
                 drifts=found.drifts,
                 following=found.following,
+                why=self.why if self.claims is not None else "",
             )
 
 

@@ -1,0 +1,68 @@
+"""`envaudit waive`: accept a finding for some nodes until a day, in writing."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import sys
+import time
+
+from envaudit.cli import configuration, policyfile, trusted
+from envaudit.errors import EXIT_PASS, UsageError
+from envaudit.report.screen import printable
+from envaudit.store import atomic_write
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options of `envaudit waive`."""
+    parser.add_argument("rule", metavar="ID", help="the rule whose findings are accepted, EA331")
+    parser.add_argument("--nodes", metavar="NODESET", help="on these nodes alone; default: on all")
+    parser.add_argument("--path", metavar="GLOB", help="for these fact paths alone, 'gpu/devices/3/**'")
+    parser.add_argument("--until", required=True, metavar="DAY", help="its last day, 2027-01-31")
+    parser.add_argument("--reason", required=True, help="why it is accepted")
+    parser.add_argument("--owner", help="who accepts it; default: your user name")
+    parser.add_argument("--config", metavar="FILE", help="append to this file; default: the one found upward")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Append one waiver to the configuration, which is read back before it replaces the file.
+
+    Raises:
+        UsageError: a fault in the waiver, or in the file that it would stand in.
+    """
+    path = options.config or configuration.discover(os.getcwd()) or configuration.FILE_NAME
+    day = policyfile.day_of(options.until)
+    if day is None:
+        raise UsageError(f"expected a day such as 2027-01-31, got '{options.until}'", where="--until")
+    if day < time.strftime("%Y-%m-%d", time.gmtime()):
+        raise UsageError(f"{day} is over", where="--until", next_step="Name a day to come.")
+    row = {
+        "rule": options.rule.upper(),
+        "path": options.path,
+        "nodes": options.nodes,
+        "reason": options.reason,
+        "owner": options.owner or getpass.getuser(),
+    }
+    before = configuration.read_bytes(path) if os.path.exists(path) else b""
+    head = "tool.envaudit.waivers" if os.path.basename(path) == "pyproject.toml" else "waivers"
+    text = f"[[{head}]]\n" + "".join(f"{key} = {_quoted(value)}\n" for key, value in row.items() if value)
+    separator = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
+    after = before + separator + f"{text}expires = {day}\n".encode()
+    complaints = policyfile.faults(configuration.parse_table(path, after))
+    if complaints:
+        told = "\n".join(f"{path}: {each.key}: {each.text}" for each in complaints)
+        raise UsageError(f"the waiver is not written:\n{told}")
+    was_trusted = bool(before) and trusted.is_trusted(path, before)
+    atomic_write(path, after)
+    if was_trusted:
+        trusted.trust(path, after)
+    nodes = f" on {options.nodes}" if options.nodes else ""
+    sys.stdout.write(f"{printable(path)}: {row['rule']}{printable(nodes)} is waived until {day}\n")
+    return EXIT_PASS
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML: the escapes of JSON, and DEL, which JSON leaves as it is."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

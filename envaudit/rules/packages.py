@@ -1,0 +1,227 @@
+"""Python, torch, NCCL and packages that are not the same on all nodes."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterator, List, Sequence, Tuple
+
+from envaudit.model.drift import Drift, split_path
+from envaudit.rules.libraries import loaded_from
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Claim, Found, difference
+
+# What comes with a build of torch: another torch brings others of these along.
+_WITH_TORCH = (
+    "torch/**",
+    "libraries/**",
+    *(
+        f"{place}/{name}"
+        for place in ("conda/packages", "packages/distributions")
+        for name in (
+            "pytorch*",
+            "torch",
+            "torchvision",
+            "torchaudio",
+            "libtorch",
+            "triton*",
+            "pytorch-triton*",
+        )
+    ),
+    "conda/packages/cuda*",
+    "conda/packages/libcu*",
+    "conda/packages/libnv*",
+    "conda/packages/nccl",
+    "conda/packages/cudnn",
+    "conda/packages/magma*",
+    "packages/distributions/nvidia-*",
+)
+# The section itself is what differs where torch is installed on some nodes only.
+_TORCH = ("torch", "torch/version", "torch/git_version", "torch/cuda", "torch/hip", "torch/debug")
+_NOT_NORMAL = re.compile(r"[-_.]+")
+_NAMED = 6
+
+
+def _minor_differs(drift: Drift, policy: Policy) -> bool:
+    """Whether the versions differ in their first two parts: 3.10 and 3.11."""
+    versions = [str(group.value).split(".")[:2] for group in drift.groups if group.state != "unknown"]
+    return any(version != versions[0] for version in versions)
+
+
+@difference(
+    "EA211",
+    severity="error",
+    title="Python minor versions differ",
+    why="What one rank pickles another cannot load, and no compiled package fits both.",
+    of=("python/version",),
+    when=_minor_differs,
+    follows=(
+        "python/**",
+        "conda/packages/python",
+        "conda/packages/python_abi",
+        "conda/packages/*/build",
+        "conda/packages/*/md5",
+        "conda/packages/*/sha256",
+    ),
+    order=20,
+    across_roles=True,
+    compared="by its first two parts",
+    how_to_fix="Build the environment of these nodes from the lock that the others have.",
+    case="A head node from another image had another Python than its workers, and no worker could join it.",
+)
+def python_minor_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """Other builds of the packages follow from it."""
+    yield claim.found("Python differs in its minor version")
+
+
+@difference(
+    "EA212",
+    severity="warning",
+    title="Python patch versions differ",
+    why="The standard library differs in details: hashing, pickling and asyncio have changed in patches.",
+    of=("python/version",),
+    follows=("python/**", "conda/packages/python"),
+    order=21,
+    compared="by all its parts",
+    how_to_fix="Pin Python to its patch in environment.yml, lock, and install again.",
+)
+def python_patch_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """All the digits stand in the difference."""
+    yield claim.found("Python differs in its patch version")
+
+
+@difference(
+    "EA213",
+    severity="error",
+    title="torch differs",
+    why="Other kernels and other collectives: ranks compute other numbers, or wait for each other.",
+    of=("torch",),
+    when=lambda drift, policy: drift.path in _TORCH,
+    follows=_WITH_TORCH,
+    order=30,
+    how_to_fix="Install torch on these nodes from the lock that the others have.",
+)
+def torch_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """The CUDA libraries that come with a build of torch follow from it."""
+    yield claim.found("torch differs")
+
+
+@difference(
+    "EA214",
+    severity="error",
+    title="NCCL differs",
+    why="Ranks with different NCCL refuse to connect or hang.",
+    of=("libraries/nccl/version",),
+    follows=(
+        "libraries/nccl/**",
+        "libraries/copies/nccl/**",
+        "conda/packages/nccl",
+        "packages/distributions/nvidia-nccl-*",
+    ),
+    order=40,
+    how_to_fix="Install it from the others' lock, and let nothing come before it for the loader.",
+    case="Sixteen GPUs on four nodes hung; whether all nodes had one NCCL was the first question asked.",
+)
+def nccl_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """With the file that the loader takes on the nodes at fault."""
+    yield claim.found("NCCL differs", evidence=loaded_from(claim, "nccl"))
+
+
+@difference(
+    "EA215",
+    severity="error",
+    title="a package that must match differs",
+    why="Ranks exchange what it makes, or compute with it: they fail late, or train on other numbers.",
+    of=("conda/packages/*", "packages/distributions/*", "torch/torchvision", "torch/torchaudio"),
+    when=lambda drift, policy: package_of(drift) in policy.must_match,
+    order=60,
+    across_roles=True,
+    how_to_fix="Install it on these nodes from the lock that the others have.",
+    case="Two versions of cloudpickle: the cluster started, and no worker lived.",
+)
+def matching_package_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """One finding, whatever the number of packages."""
+    yield _about_packages(claim, "that must match ")
+
+
+@difference(
+    "EA216",
+    severity="warning",
+    title="a package differs",
+    why="It was tested with another version, and something may depend on it.",
+    of=("conda/packages/*", "packages/distributions/*"),
+    order=70,
+    how_to_fix="Install it on these nodes from the lock that the others have.",
+)
+def package_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """One finding, whatever the number of packages."""
+    yield _about_packages(claim, "")
+
+
+@difference(
+    "EA217",
+    severity="warning",
+    title="PYTHONHASHSEED differs",
+    why="Sets and dictionaries of texts have another order: data is sharded or shuffled in another way.",
+    of=("env/variables/PYTHONHASHSEED",),
+    how_to_fix="Set it to one value in the launch script, or nowhere.",
+)
+def hash_seed_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """Unset means that each process has another seed: that is another value as well."""
+    yield claim.found("PYTHONHASHSEED differs")
+
+
+def package_of(drift: Drift) -> str:
+    """The normalised name of the package whose fact differs; empty for another fact."""
+    segments = split_path(drift.path)
+    if segments[:2] in (("conda", "packages"), ("packages", "distributions")) and len(segments) > 2:
+        return _NOT_NORMAL.sub("-", segments[2]).lower()
+    return segments[1] if segments[:1] == ("torch",) else ""
+
+
+def _about_packages(claim: Claim, which: str) -> Found:
+    """`ray differs`, or `3 packages that must match differ: ray, torch, numpy`.
+
+    A conda package of Python code is a distribution too: one difference, seen from two sides.
+    """
+    drifts, echoes = _without_echoes(claim.drifts)
+    claim = claim._replace(drifts=drifts, following=(*claim.following, *echoes))
+    names = list(dict.fromkeys(package_of(drift) for drift in drifts))
+    if len(names) == 1:
+        return claim.found(f"{names[0]} {_verb(drifts, plural=False)}")
+    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return claim.found(f"{len(names)} packages {which}{_verb(drifts, plural=True)}: {listed}")
+
+
+def _verb(drifts: Sequence[Drift], *, plural: bool) -> str:
+    ways = {"missing" if _is_gone(drift) else drift.kind for drift in drifts}
+    one_way = ways.pop() if len(ways) == 1 else "changed"
+    if one_way == "missing" and not drifts[0].reference:
+        return "are on some nodes only" if plural else "is on some nodes only"
+    words = {"changed": ("differs", "differ"), "missing": ("is missing", "are missing")}
+    return words.get(one_way, ("is extra", "are extra"))[plural]
+
+
+def _is_gone(drift: Drift) -> bool:
+    return drift.kind == "missing" and len(split_path(drift.path)) == 3
+
+
+def _without_echoes(drifts: Sequence[Drift]) -> Tuple[Tuple[Drift, ...], Tuple[Drift, ...]]:
+    """The differences, and apart those of distributions that are the same as their conda package's."""
+    told: Dict[str, List[Tuple[str, object]]] = {
+        package_of(drift): _versions(drift) for drift in drifts if drift.section == "conda"
+    }
+    own: List[Drift] = []
+    echoes: List[Drift] = []
+    for drift in drifts:
+        same = drift.section == "packages" and told.get(package_of(drift)) == _versions(drift)
+        (echoes if same else own).append(drift)
+    return tuple(own), tuple(echoes)
+
+
+def _versions(drift: Drift) -> List[Tuple[str, object]]:
+    """What the groups say, in their order; of a whole package its version."""
+    return [
+        (group.state, group.value.get("version") if isinstance(group.value, dict) else group.value)
+        for group in drift.groups
+        if group.state != "unknown"
+    ]
