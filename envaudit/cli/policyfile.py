@@ -24,6 +24,7 @@ DEFAULT_PACKAGES = "default"
 _WAIVER_KEYS = ("rule", "path", "nodes", "reason", "owner", "expires")
 _DEMANDED = ("rule", "reason", "owner", "expires")
 _ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
+_EVIDENCE = "missing evidence is never a pass; leave the node or the section out instead"
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\Z")
 
 # A configuration file and its table.
@@ -113,6 +114,8 @@ def _rules(table: Mapping[str, Any]) -> Iterator[Complaint]:
             yield Complaint(key, f"no rule has this id{f', did you mean {close[0]}?' if close else ''}")
         elif not isinstance(settings, dict):
             yield Complaint(key, f"expected a table, got {settings!r}")
+        elif rule.severity == "incomplete" and "severity" in settings:
+            yield Complaint(f"{key}.severity", _EVIDENCE)
         else:
             for name, value in settings.items():
                 yield from _rule_setting(f"{key}.{name}", rule, name, value)
@@ -140,7 +143,7 @@ def _paths(table: Mapping[str, Any]) -> Iterator[Complaint]:
 
 
 def _waivers(rows: Sequence[Any]) -> Iterator[Complaint]:
-    known = {rule.id for rule in all_rules()}
+    known = {rule.id: rule for rule in all_rules()}
     for place, row in enumerate(rows):
         key = f"waivers[{place}]"
         if not isinstance(row, dict):
@@ -156,14 +159,19 @@ def _waivers(rows: Sequence[Any]) -> Iterator[Complaint]:
             value = row.get(name, "-")
             if not isinstance(value, str) or not value.strip():
                 yield Complaint(f"{key}.{name}", f"expected a text, got {value!r}")
-        if isinstance(row.get("rule"), str) and row["rule"] not in known:
-            yield Complaint(f"{key}.rule", f"no rule has the id {row['rule']!r}")
+        if isinstance(row.get("rule"), str):
+            if row["rule"] not in known:
+                yield Complaint(f"{key}.rule", f"no rule has the id {row['rule']!r}")
+            elif known[row["rule"]].severity == "incomplete":
+                yield Complaint(f"{key}.rule", _EVIDENCE)
         if isinstance(row.get("path"), str):
             yield from _bad_pattern(f"{key}.path", row["path"])
         if isinstance(row.get("nodes"), str):
             yield from _bad_nodes(f"{key}.nodes", row["nodes"])
         if "expires" in row and day_of(row["expires"]) is None:
-            yield Complaint(f"{key}.expires", f"expected a day such as 2027-01-31, got {row['expires']!r}")
+            yield Complaint(
+                f"{key}.expires", f"expected a day such as 2027-01-31, got {str(row['expires'])!r}"
+            )
 
 
 def _roles(table: Mapping[str, Any]) -> Iterator[Complaint]:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Dict, Iterator, List, Tuple
 
-from envaudit.model.canonical import Fact
-from envaudit.model.drift import Drift, split_path
-from envaudit.model.nodeset import fold
+from envaudit.model.drift import Drift
 from envaudit.rules.catalogue import UNKNOWN_SEVERITY, severity_of
+from envaudit.rules.claiming import REST
 from envaudit.rules.policy import Policy
-from envaudit.rules.registry import Evidence, Found, common_path, rule
+from envaudit.rules.registry import Evidence, Found, rule
+from envaudit.rules.wording import common_path, not_known
 
 # From so many on, what differs on the same nodes in one section is one finding with a line each.
 FOLD_FROM = 4
 
 _VERBS = {"changed": "differs", "missing": "is missing", "extra": "is extra", "some": "is on some nodes only"}
-_PLURALS = {
-    "changed": "differ",
-    "missing": "are missing",
-    "extra": "are extra",
-    "some": "are on some nodes only",
-}
 
 
 @rule(
-    "EA299",
+    REST,
     severity=UNKNOWN_SEVERITY,
     scope="cross",
     title="facts differ",
@@ -36,83 +30,27 @@ def facts_differ(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     These are the differences that no rule of their own speaks of; how much each matters stands in
     the catalogue, or in the policy.
     """
-    differing = [drift for claim in evidence.claims.get("EA299", ()) for drift in claim.drifts]
-    echoes = _echoes(differing)
-    echoed = set(echoes.values())
-    families: Dict[Tuple[Tuple[str, ...], str, str], List[Drift]] = {}
-    for drift in differing:
-        if drift.path not in echoed:
-            severity = policy.level_of_path(drift.path) or severity_of(drift.path)
-            families.setdefault((drift.outliers, drift.section, severity), []).append(drift)
-    for (outliers, _, severity), drifts in families.items():
-        if len(drifts) >= FOLD_FROM:
-            yield _folded(outliers, drifts, severity)
-        else:
-            for drift in drifts:
-                echo = echoes.get(drift.path)
-                yield Found(
-                    message=f"{drift.path} {_VERBS[_direction(drift)]}",
-                    nodes=outliers,
-                    path=drift.path,
-                    evidence=((f"likewise {echo}",) if echo else ()) + _not_known(drifts),
-                    drifts=(drift,),
-                    severity=severity,
-                )
-
-
-def _echoes(drifts: Sequence[Drift]) -> Dict[str, str]:
-    """Paths of conda packages to those of the distributions inside them that differ likewise.
-
-    A conda package of Python code is a distribution too: one cause, seen from two sides.
-    """
-    inside = {(drift.path, drift.outliers): drift for drift in drifts if drift.section == "packages"}
-    echoes = {}
-    for drift in drifts:
-        if drift.path.startswith("conda/packages/"):
-            path = f"packages/distributions/{drift.path[len('conda/packages/') :]}"
-            echo = inside.get((path, drift.outliers))
-            if echo is not None and _versions(echo) == _versions(drift):
-                echoes[drift.path] = path
-    return echoes
-
-
-def _versions(drift: Drift) -> List[Tuple[str, Fact]]:
-    """What the groups say, in their order; of a whole package its version."""
-    return [
-        (group.state, group.value.get("version") if isinstance(group.value, dict) else group.value)
-        for group in drift.groups
-        if group.state != "unknown"
-    ]
-
-
-def _folded(outliers: Tuple[str, ...], drifts: Sequence[Drift], severity: str) -> Found:
-    common = common_path(drifts)
-    packages = {split_path(drift.path)[2] for drift in drifts if _is_of_package(drift)}
-    if len(packages) > 1 and all(_is_of_package(drift) for drift in drifts):
-        kinds = {_direction(drift) for drift in drifts}
-        verb = _PLURALS[kinds.pop()] if len(kinds) == 1 else "differ"
-        message = f"{len(packages)} packages {verb}"
-    else:
-        message = f"{len(drifts)} facts of {common} differ"
-    return Found(message, outliers, common, _not_known(drifts), drifts=tuple(drifts), severity=severity)
+    families: Dict[Tuple[Tuple[str, ...], str, str, bool], List[Drift]] = {}
+    for drift in (drift for claim in evidence.claims.get(REST, ()) for drift in claim.drifts):
+        set_by_path = policy.level_of_path(drift.path)
+        severity = set_by_path or severity_of(drift.path)
+        family = (drift.outliers, drift.section, severity, set_by_path is not None)
+        families.setdefault(family, []).append(drift)
+    for (outliers, _, severity, settled), drifts in families.items():
+        folded = len(drifts) >= FOLD_FROM
+        for part in [drifts] if folded else [[drift] for drift in drifts]:
+            path = common_path(part)
+            yield Found(
+                f"{len(part)} facts of {path} differ" if folded else f"{path} {_VERBS[_direction(part[0])]}",
+                outliers,
+                path,
+                not_known(drifts),
+                drifts=tuple(part),
+                severity=severity,
+                settled=settled,
+            )
 
 
 def _direction(drift: Drift) -> str:
     """The drift's kind, or `some` where no reference says who has too much and who too little."""
     return "some" if drift.kind == "missing" and not drift.reference else drift.kind
-
-
-def _is_of_package(drift: Drift) -> bool:
-    segments = split_path(drift.path)
-    return len(segments) > 2 and segments[:2] in (("conda", "packages"), ("packages", "distributions"))
-
-
-def _not_known(drifts: Sequence[Drift]) -> Tuple[str, ...]:
-    """Which nodes could not be held against the others, and why."""
-    unknown: Dict[str, List[str]] = {}
-    for drift in drifts:
-        for group in drift.groups:
-            # What another launch hides is told once, by EA905.
-            if group.state == "unknown" and not group.why.startswith(("other launch", "other interpreter")):
-                unknown.setdefault(group.why, []).extend(group.nodes)
-    return tuple(f"not known on {fold(nodes)}: {why}" for why, nodes in sorted(unknown.items()))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Mapping, Optional, Tuple
 
-from envaudit.model.finding import SEVERITIES, THRESHOLDS
+from envaudit.model.finding import THRESHOLDS
 from envaudit.model.pathpattern import PathPattern
 
 # What a rule or a path may be set to; `off` says nothing at all.
@@ -60,7 +60,7 @@ PROFILES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Waiver:
-    """Findings that somebody has accepted for a time.
+    """Findings that somebody has accepted for a time; missing evidence cannot be accepted.
 
     Attributes:
         rule: the id that is waived.
@@ -126,13 +126,22 @@ class Policy:
             if level not in LEVELS:
                 raise ValueError(f"a level is one of {', '.join(LEVELS)}, not {level!r}")
 
-    def level_of(self, rule_id: str, own: str) -> str:
+    def level_of(self, rule_id: str, default: str, own: str = "") -> str:
         """The severity of a rule's finding, or `off`.
 
-        Missing evidence stays missing evidence: `incomplete` can be turned off, not made fine.
+        A profile moves a rule's usual findings; one that the rule itself holds to be worse or
+        milder than usual stays so. Missing evidence stays missing evidence, whatever a policy says.
+
+        Args:
+            rule_id: `EA214`.
+            default: the rule's severity.
+            own: what the rule holds this finding to be, where that is not its default.
         """
-        level = self.levels.get(rule_id) or PROFILES[self.profile].get(rule_id) or own
-        return own if own == "incomplete" and level in SEVERITIES else level
+        own = own or default
+        if own == "incomplete":
+            return own
+        profile = PROFILES[self.profile].get(rule_id) if own == default else None
+        return self.levels.get(rule_id) or profile or own
 
     def level_of_path(self, path: str) -> Optional[str]:
         """What the policy says of a fact path; None where it says nothing."""

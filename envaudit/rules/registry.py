@@ -7,11 +7,12 @@ import os
 from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from envaudit.model.drift import Drift, join_path, split_path
+from envaudit.model.drift import Drift
 from envaudit.model.finding import SEVERITIES, Finding
 from envaudit.model.fingerprint import Fingerprint, Missing
 from envaudit.model.nodeset import natural_key
 from envaudit.rules.policy import Policy, Waiver
+from envaudit.rules.wording import common_path, not_known
 
 # The ids that the rules of one subject, one module, may take; docs/rules.md is the register.
 SUBJECTS: Mapping[str, Tuple[int, int]] = {
@@ -108,25 +109,16 @@ class Claim(NamedTuple):
         self, message: str, *, evidence: Tuple[str, ...] = (), hint: str = "", severity: str = ""
     ) -> Found:
         """The finding over all differences of the claim."""
-        path = self.drifts[0].path if len(self.drifts) == 1 else common_path(self.drifts)
-        return Found(message, self.nodes, path, evidence, hint, self.drifts, self.following, severity)
-
-
-def common_path(drifts: Sequence[Drift]) -> str:
-    """What the paths of some drifts have in common, by whole segments."""
-    common = []
-    for parts in zip(*(split_path(drift.path) for drift in drifts)):
-        if len(set(parts)) > 1:
-            break
-        common.append(parts[0])
-    return join_path(*common)
+        said = (*evidence, *not_known(self.drifts))
+        path = common_path(self.drifts)
+        return Found(message, self.nodes, path, said, hint, self.drifts, self.following, severity)
 
 
 class Found(NamedTuple):
     """What a rule function yields; the register adds the id and the severity.
 
     Attributes are those of `model.Finding`; without a hint the rule's own advice stands, without a
-    severity its own severity.
+    severity its own severity. A `settled` severity is the policy's already.
     """
 
     message: str
@@ -137,6 +129,7 @@ class Found(NamedTuple):
     drifts: Tuple[Drift, ...] = ()
     following: Tuple[Drift, ...] = ()
     severity: str = ""
+    settled: bool = False
 
 
 Judge = Callable[[Evidence, Policy], Iterator[Found]]
@@ -194,7 +187,7 @@ class Rule:
     def findings(self, evidence: Evidence, policy: Policy) -> Iterator[Finding]:
         """What the rule has to say about this evidence, at the severity that the policy gives it."""
         for found in self.judge(evidence, policy):
-            level = policy.level_of(self.id, found.severity or self.severity)
+            level = self._level(found, policy)
             if level == "off":
                 continue
             yield Finding(
@@ -209,6 +202,14 @@ class Rule:
                 following=found.following,
                 why=self.why if self.claims is not None else "",
             )
+
+    def _level(self, found: Found, policy: Policy) -> str:
+        if found.settled:
+            return found.severity
+        own = found.severity or self.severity
+        # That something could not be read is no fact that a path's level could speak of.
+        by_path = policy.level_of_path(found.path) if found.path and own != "incomplete" else None
+        return by_path or policy.level_of(self.id, self.severity, own)
 
 
 _RULES: Dict[str, Rule] = {}
@@ -299,6 +300,7 @@ def difference(
             for claim in evidence.claims.get(rule_id, ()):
                 yield from speak(claim, policy)
 
+        judge.__module__ = speak.__module__
         claims = Claims(tuple(of), tuple(follows), when, order, across_roles, compared)
         _enter(
             speak.__module__,

@@ -91,7 +91,7 @@ def unused(policy: Policy, waived: Iterable[Waived], judged: Iterable[str]) -> T
 
 def _nodes_hit(waiver: Waiver, finding: Finding) -> Optional[Tuple[str, ...]]:
     """The nodes of a finding that a waiver takes; empty for a finding without nodes, None for no match."""
-    if waiver.rule != finding.rule or finding.rule == "EA910":
+    if waiver.rule != finding.rule or finding.severity == "incomplete" or finding.rule == "EA910":
         return None
     if waiver.path is not None and not _covers(waiver, finding):
         return None

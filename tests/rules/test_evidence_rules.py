@@ -10,7 +10,7 @@ from envaudit.diff import compare
 from envaudit.model import Finding, Fingerprint, Missing, Section, Verdict
 from envaudit.model.fingerprint import MISSING_KINDS
 from envaudit.rules import Evidence, Policy, judge
-from tests.diff.nodes import fingerprint, training_node
+from tests.diff.nodes import fingerprint, package, training_node
 
 DEFAULT = Policy()
 PAIR = (training_node("node01"), training_node("node02"))
@@ -162,6 +162,7 @@ def test_older_schema_is_info() -> None:
 
 def test_findings_come_worst_first() -> None:
     """Error, incomplete, warning, info."""
-    nodes = [*PAIR, training_node("node03", driver="1"), training_node("node04", launch="slurm", algo="Tree")]
+    odd = [training_node("node03", nccl="2.20.5"), training_node("node04", launch="slurm", algo="Tree")]
+    nodes = [*PAIR, *odd, training_node("node06", conda_packages={"zlib": package("1")})]
     found = findings(nodes, missing={"node05": Missing("timeout", "30 s")})
-    assert ["EA299", "EA901", "EA905"] == [each.rule for each in found]
+    assert ["EA214", "EA901", "EA216", "EA905"] == [each.rule for each in found]

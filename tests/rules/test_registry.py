@@ -58,7 +58,7 @@ def test_subjects_do_not_share_ids() -> None:
     ("rule_id", "subject", "complaint"),
     [
         ("EA901", "evidence", "is taken by 'no evidence'"),
-        ("EA301", "evidence", "ids of evidence are EA900 to EA999"),
+        ("EA301", "evidence", "ids of evidence are EA900 to EA909"),
         ("EA9", "evidence", "ids of evidence"),
         ("XX999", "evidence", "ids of evidence"),
         ("EA999", "nonsense", "is no subject"),
@@ -74,7 +74,7 @@ def test_rule_with_a_wrong_id_is_refused(rule_id: str, subject: str, complaint: 
 def test_rule_with_an_unknown_word_is_refused(severity: str, scope: str) -> None:
     """A misspelt severity would never fail a gate."""
     with pytest.raises(ValueError, match="is not known"):
-        register("EA998", "evidence", severity, scope)
+        register("EA908", "evidence", severity, scope)
 
 
 def test_policy_with_an_unknown_threshold_is_refused() -> None:

@@ -1,0 +1,29 @@
+"""Words that several rules need: what paths have in common, and what is not known."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Sequence, Tuple
+
+from envaudit.model.drift import Drift, join_path, split_path
+from envaudit.model.nodeset import fold
+
+
+def common_path(drifts: Sequence[Drift]) -> str:
+    """What the paths of some drifts have in common, by whole segments."""
+    common = []
+    for parts in zip(*(split_path(drift.path) for drift in drifts)):
+        if len(set(parts)) > 1:
+            break
+        common.append(parts[0])
+    return join_path(*common)
+
+
+def not_known(drifts: Sequence[Drift]) -> Tuple[str, ...]:
+    """Which nodes could not be held against the others, and why."""
+    unknown: Dict[str, List[str]] = {}
+    for drift in drifts:
+        for group in drift.groups:
+            # What another launch hides is told once, by EA905.
+            if group.state == "unknown" and not group.why.startswith(("other launch", "other interpreter")):
+                unknown.setdefault(group.why, []).extend(group.nodes)
+    return tuple(f"not known on {fold(nodes)}: {why}" for why, nodes in sorted(unknown.items()))

@@ -1,0 +1,185 @@
+"""EA211 to EA221: Python, torch, NCCL and packages that are not the same on all nodes."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from envaudit.diff import compare
+from envaudit.model import Finding, Fingerprint
+from envaudit.rules import Evidence, Policy, judge
+from tests.diff.nodes import package, training_node
+
+DEFAULT = Policy()
+HEALTHY = [training_node(f"node{number:02d}") for number in range(1, 5)]
+
+
+def findings(nodes: List[Fingerprint], policy: Policy = DEFAULT) -> List[Finding]:
+    """What all rules say of these nodes, compared with each other."""
+    return list(judge(Evidence(tuple(nodes), drifts=compare(nodes)), policy))
+
+
+def brief(found: List[Finding]) -> List[Tuple[str, str, Tuple[str, ...]]]:
+    """Rule, severity and nodes of each."""
+    return [(each.rule, each.severity, each.nodes) for each in found]
+
+
+def with_python(node: str, version: str) -> Fingerprint:
+    """A node with an interpreter; another minor version brings other builds of its packages along."""
+    tag = "py" + "".join(version.split(".")[:2])
+    conda = {"packages": {"numpy": package("1.26.4", f"{tag}_0"), "python": package(version, "h_0")}}
+    return training_node(
+        node, conda=conda, python={"version": version, "soabi": f"cpython-{tag}", "asked": "python3"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"), [("3.11.8", []), ("3.11.9", ["EA212"]), ("3.12.8", ["EA211"])]
+)
+def test_python_version_is_judged_by_the_part_that_differs(version: str, expected: List[str]) -> None:
+    """Another minor version is an error, another patch a warning, and neither tells each package."""
+    nodes = [*(with_python(node, "3.11.8") for node in ("a", "b")), with_python("c", version)]
+    assert expected == [each.rule for each in findings(nodes)]
+
+
+def test_python_patch_is_an_error_under_a_strict_profile() -> None:
+    """Who wants bit for bit says so."""
+    nodes = [*(with_python(node, "3.11.8") for node in ("a", "b")), with_python("c", "3.11.9")]
+    assert [("EA212", "error", ("c",))] == brief(findings(nodes, Policy(profile="strict")))
+
+
+def test_nccl_that_differs_is_one_finding_with_all_that_follows() -> None:
+    """Another NCCL is also another package, another file and another way to it."""
+    conda = {"numpy": package("1.26.4"), "pytorch": package("2.4.1"), "nccl": package("2.20.5.1")}
+    odd = training_node(
+        "node05",
+        conda={"packages": conda},
+        libraries={"nccl": {"version": "2.20.5", "origin": "system", "path": "/usr/lib/libnccl.so.2"}},
+    )
+    healthy = [
+        training_node(f"n{n}", conda={"packages": {**conda, "nccl": package("2.21.5.1")}}) for n in range(3)
+    ]
+    (finding,) = findings([*healthy, odd])
+    assert ("EA214", "error", ("node05",), "NCCL differs") == (*brief([finding])[0], finding.message)
+    assert ["libraries/nccl/version"] == [drift.path for drift in finding.drifts]
+    assert ["conda/packages/nccl/version", "libraries/nccl/origin", "libraries/nccl/path"] == [
+        drift.path for drift in finding.following
+    ]
+    assert ("nccl on node05: /usr/lib/libnccl.so.2",) == finding.evidence
+
+
+def test_nccl_package_that_differs_on_another_node_is_no_symptom() -> None:
+    """What differs on a node whose NCCL is right has another cause."""
+    conda = {"numpy": package("1.26.4"), "pytorch": package("2.4.1"), "nccl": package("2.20.5.1")}
+    odd = [
+        training_node("node05", nccl="2.20.5"),
+        training_node("node06", conda={"packages": conda}),
+    ]
+    assert [("EA214", ("node05",)), ("EA216", ("node06",))] == [
+        (each.rule, each.nodes) for each in findings([*HEALTHY, *odd])
+    ]
+
+
+def test_torch_that_differs_takes_its_libraries_along() -> None:
+    """A CPU build on one node: one finding, not forty about CUDA libraries."""
+    odd = training_node(
+        "node05",
+        torch={"version": "2.4.1+cpu", "cuda": None, "architectures": []},
+        libraries={},
+        conda={"packages": {"numpy": package("1.26.4"), "pytorch": package("2.4.1", "cpu_0")}},
+    )
+    (finding,) = findings([*HEALTHY, odd])
+    assert ("EA213", "error", ("node05",)) == brief([finding])[0]
+    assert {"torch/cuda", "torch/version"} == {drift.path for drift in finding.drifts}
+    assert "libraries/nccl" in {drift.path for drift in finding.following}
+
+
+@pytest.mark.parametrize(("name", "rule"), [("ray", "EA215"), ("cloudpickle", "EA215"), ("zlib", "EA216")])
+def test_package_that_must_match_is_an_error_and_any_other_a_warning(name: str, rule: str) -> None:
+    """What ranks exchange or compute with weighs more than the rest."""
+    nodes = [training_node(node, conda_packages={name: package("1.0")}) for node in ("a", "b")]
+    (finding,) = findings([*nodes, training_node("c", conda_packages={name: package("2.0")})])
+    severity = {"EA215": "error", "EA216": "warning"}[rule]
+    assert [(rule, severity, ("c",))] == brief([finding])
+    assert f"{name} differs" == finding.message
+
+
+def test_packages_that_must_match_are_the_policy_s() -> None:
+    """A team that exchanges its own format names its package."""
+    nodes = [training_node(node, conda_packages={"zlib": package("1.0")}) for node in ("a", "b")]
+    odd = training_node("c", conda_packages={"zlib": package("2.0")})
+    assert ["EA215"] == [each.rule for each in findings([*nodes, odd], Policy(must_match=("zlib",)))]
+
+
+def test_many_packages_of_one_node_are_one_finding() -> None:
+    """Forty packages of one node have one cause."""
+    more = {f"p{number}": package("1") for number in range(40)}
+    (finding,) = findings([*HEALTHY, training_node("node05", conda_packages=more)])
+    assert ("EA216", "40 packages are extra", "conda/packages") == (
+        finding.rule,
+        finding.message,
+        finding.path,
+    )
+    assert 40 == len(finding.drifts)
+
+
+def test_packages_that_differ_in_several_ways_differ() -> None:
+    """Where some are extra and some are changed, no single word holds."""
+    more: Dict[str, Any] = {f"p{number}": package("1") for number in range(4)}
+    healthy = [training_node(node, conda_packages={"zlib": package("1")}) for node in ("a", "b")]
+    odd = training_node("c", conda_packages={**more, "zlib": package("2")})
+    assert ["5 packages differ"] == [each.message for each in findings([*healthy, odd])]
+
+
+def test_conda_package_and_its_distribution_are_one_difference() -> None:
+    """One version of numpy that differs is one cause, though two sections see it."""
+    inside = {"packages": {"distributions": {"numpy": {"version": "1.26.4", "installer": "conda"}}}}
+    other = {"packages": {"distributions": {"numpy": {"version": "2.0.1", "installer": "conda"}}}}
+    nodes = [training_node(node, **inside) for node in ("a", "b")]
+    conda = {"packages": {"numpy": package("2.0.1"), "pytorch": package("2.4.1")}}
+    (finding,) = findings([*nodes, training_node("c", conda=conda, **other)])
+    assert ("EA215", "conda/packages/numpy/version") == (finding.rule, finding.path)
+    assert ["packages/distributions/numpy/version"] == [drift.path for drift in finding.following]
+
+
+def test_distribution_of_another_version_than_its_conda_package_is_told_too() -> None:
+    """Conda brought one version and pip wrote another over it: both are told."""
+    inside = {"packages": {"distributions": {"numpy": {"version": "1.26.4"}}}}
+    nodes = [training_node(node, **inside) for node in ("a", "b")]
+    odd = training_node(
+        "c",
+        conda={"packages": {"numpy": package("2.0.1"), "pytorch": package("2.4.1")}},
+        packages={"distributions": {"numpy": {"version": "2.1.0"}}},
+    )
+    (finding,) = findings([*nodes, odd])
+    assert ["conda/packages/numpy/version", "packages/distributions/numpy/version"] == [
+        drift.path for drift in finding.drifts
+    ]
+
+
+def test_hash_seed_that_one_node_lacks_is_a_warning() -> None:
+    """Unset is a seed of its own for each process."""
+    seeded = {"nccl": {}, "variables": {"PYTHONHASHSEED": "0"}}
+    nodes = [training_node(node, env=seeded) for node in ("a", "b")]
+    found = findings([*nodes, training_node("c", env={"nccl": {}, "variables": {}})])
+    assert [("EA217", "warning", ("c",))] == brief(found)
+
+
+def test_cuda_library_that_differs_is_an_error_with_its_file() -> None:
+    """Another cuDNN under the same torch."""
+
+    def node(name: str, version: str, path: str) -> Fingerprint:
+        nccl = {"version": "2.21.5", "origin": "env"}
+        return training_node(name, libraries={"nccl": nccl, "cudnn": {"version": version, "path": path}})
+
+    nodes = [node(name, "9.1.0", "{site}/libcudnn.so.9") for name in ("a", "b")]
+    (finding,) = findings([*nodes, node("c", "9.0.0", "/usr/lib/libcudnn.so.9")])
+    assert ("EA220", "error", ("c",), "cudnn differs") == (*brief([finding])[0], finding.message)
+    assert ("cudnn on c: /usr/lib/libcudnn.so.9",) == finding.evidence
+
+
+def test_other_copy_of_the_same_version_is_a_warning() -> None:
+    """It changes with the next update of the system, on that node alone."""
+    nodes = [*HEALTHY, training_node("node05", libraries={"nccl": {"version": "2.21.5", "origin": "system"}})]
+    assert [("EA221", "warning", ("node05",))] == brief(findings(nodes))
