@@ -9,6 +9,8 @@ from envaudit.cli.loading import Loaded
 from envaudit.diff import PathFilter, compare, compare_to_reference
 from envaudit.errors import UsageError
 from envaudit.model import Drift, Fingerprint, Missing
+from envaudit.rules import Policy
+from envaudit.rules.claiming import has_two_values, holds_across_roles
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,10 @@ class Comparison:
     description: str = ""
 
 
-def compare_loaded(sides: Sequence[Loaded], paths: PathFilter) -> Comparison:
+def compare_loaded(sides: Sequence[Loaded], paths: PathFilter, policy: Policy) -> Comparison:
     """Compare as the grammar says: two sides with equal node sets node by node, else all with all.
+
+    All with all means each role within itself: a head node without a GPU misses none.
 
     Raises:
         UsageError: there is one node only, or a side names the same nodes live twice.
@@ -44,7 +48,27 @@ def compare_loaded(sides: Sequence[Loaded], paths: PathFilter) -> Comparison:
             "one node alone has nothing to be compared with",
             next_step="Name a second node, or what is stored of this one: envaudit diff node01@good node01.",
         )
-    return Comparison(fingerprints, missing, compare(fingerprints, paths))
+    return Comparison(fingerprints, missing, _all_with_all(fingerprints, paths, policy))
+
+
+def _all_with_all(
+    fingerprints: Tuple[Fingerprint, ...], paths: PathFilter, policy: Policy
+) -> Tuple[Drift, ...]:
+    """The differences within each role, and what roles must have in common and have not."""
+    roles: Dict[str, List[Fingerprint]] = {}
+    for fingerprint in fingerprints:
+        role = policy.roles.get(fingerprint.node.partition("@")[0], "")
+        roles.setdefault(role, []).append(fingerprint)
+    drifts = [drift for of_role in roles.values() for drift in compare(of_role, paths)]
+    if len(roles) > 1:
+        told = {drift.path for drift in drifts}
+        between = compare(fingerprints, paths)
+        drifts += [
+            drift
+            for drift in between
+            if drift.path not in told and has_two_values(drift) and holds_across_roles(drift, policy)
+        ]
+    return tuple(sorted(drifts, key=lambda drift: drift.path))
 
 
 def _node_by_node(before: Loaded, now: Loaded, paths: PathFilter) -> Comparison:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from envaudit._version import __version__
 from envaudit.cli import references
 from envaudit.cli.comparing import compare_loaded
-from envaudit.cli.judging import judged_whole, waived_stages
+from envaudit.cli.judging import judged_whole, policy_of, waived_stages
 from envaudit.cli.loading import add_section_option, add_store_option, load
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_transport_options
@@ -53,7 +53,7 @@ def execute(options: argparse.Namespace) -> int:
     check_output_options(options)
     paths = PathFilter.of(sections=options.section, only=options.only, ignore=options.ignore)
     parsed = [references.parse(text) for text in options.references]
-    comparison = compare_loaded(load(parsed, options), paths)
+    comparison = compare_loaded(load(parsed, options), paths, policy_of(options))
     names = {name for each in comparison.current for name in each.sections}
     sections = paths.covered(sorted(names))
     if not sections and replace(paths, ignore=()).covered(names):

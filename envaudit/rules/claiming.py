@@ -13,7 +13,7 @@ from envaudit.model.drift import Drift
 from envaudit.model.pathpattern import patterns_of
 from envaudit.rules.catalogue import is_alike
 from envaudit.rules.policy import Policy
-from envaudit.rules.registry import Claim, Claims, Evidence, Rule
+from envaudit.rules.registry import Claim, Claims, Evidence, Rule, all_rules
 
 # Who speaks of what no other rule has a word for.
 REST = "EA299"
@@ -77,6 +77,21 @@ def _with_symptoms(
         gone.update(map(id, following))
         made.append(Claim(nodes, tuple(drifts), tuple(following), evidence))
     return tuple(made), [drift for drift in left if id(drift) not in gone]
+
+
+def holds_across_roles(drift: Drift, policy: Policy) -> bool:
+    """Whether nodes of different roles must be alike in what differs."""
+    return any(
+        bool(matcher(rule.claims.of)(drift.path))
+        and (rule.claims.when is None or rule.claims.when(drift, policy))
+        for rule in all_rules()
+        if rule.claims is not None and rule.claims.across_roles
+    )
+
+
+def has_two_values(drift: Drift) -> bool:
+    """Whether two nodes that have the fact have it otherwise: what one lacks is a matter of its role."""
+    return sum(group.state == "present" for group in drift.groups) > 1
 
 
 _MATCHERS: Dict[Tuple[str, ...], Pattern[str]] = {}
