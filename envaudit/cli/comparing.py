@@ -42,7 +42,7 @@ def compare_loaded(sides: Sequence[Loaded], paths: PathFilter, policy: Policy) -
     """
     if len(sides) == 2 and set(sides[0].nodes) == set(sides[1].nodes):
         return _node_by_node(sides[0], sides[1], paths)
-    fingerprints, missing = _labelled(sides)
+    fingerprints, missing = labelled(sides)
     if len(fingerprints) + len(missing) < 2:
         raise UsageError(
             "one node alone has nothing to be compared with",
@@ -84,11 +84,11 @@ def _node_by_node(before: Loaded, now: Loaded, paths: PathFilter) -> Comparison:
     drifts = compare_to_reference(reference, current, basis="baseline", suffix=suffix, paths=paths)
     missing = {f"{node}{suffix}": gone for node, gone in before.missing.items()}
     missing.update(now.missing)
-    labelled = tuple(replace(each, node=f"{node}{suffix}") for node, each in reference.items())
-    return Comparison(tuple(current.values()), missing, drifts, labelled, before.reference.text)
+    held = tuple(replace(each, node=f"{node}{suffix}") for node, each in reference.items())
+    return Comparison(tuple(current.values()), missing, drifts, held, before.reference.text)
 
 
-def _labelled(sides: Sequence[Loaded]) -> Tuple[Tuple[Fingerprint, ...], Dict[str, Missing]]:
+def labelled(sides: Sequence[Loaded]) -> Tuple[Tuple[Fingerprint, ...], Dict[str, Missing]]:
     """All nodes of all sides; a name that more than one side has is told apart by its suffix."""
     seen: Dict[str, int] = {}
     for side in sides:

@@ -8,15 +8,16 @@ from dataclasses import replace
 
 from envaudit._version import __version__
 from envaudit.cli import references
-from envaudit.cli.comparing import compare_loaded
-from envaudit.cli.judging import judged_whole, policy_of, waived_stages
+from envaudit.cli.baselines import compare_with, told_against_baseline
+from envaudit.cli.judging import judged_whole, waived_stages
 from envaudit.cli.loading import add_section_option, add_store_option, load
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_transport_options
 from envaudit.diff import PathFilter
 from envaudit.errors import UsageError
+from envaudit.model import Verdict
 from envaudit.model.finding import THRESHOLDS
-from envaudit.report import Report
+from envaudit.report import Report, Stage
 from envaudit.rules import Evidence
 
 
@@ -41,6 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="GLOB",
         help="not these, 'env/nccl/*'; repeatable",
     )
+    group.add_argument(
+        "--baseline",
+        metavar="REF",
+        help="hold each node against this: a tag, one node (node01@good, a.json), or 'majority'",
+    )
+    group.add_argument(
+        "--new-only", action="store_true", help="tell only what the baseline did not have already"
+    )
     group.add_argument("--fail-on", choices=tuple(THRESHOLDS), help="default: error")
     add_store_option(group)
     add_transport_options(parser)
@@ -53,7 +62,7 @@ def execute(options: argparse.Namespace) -> int:
     check_output_options(options)
     paths = PathFilter.of(sections=options.section, only=options.only, ignore=options.ignore)
     parsed = [references.parse(text) for text in options.references]
-    comparison = compare_loaded(load(parsed, options), paths, policy_of(options))
+    comparison = compare_with(load(parsed, options), options, paths)
     names = {name for each in comparison.current for name in each.sections}
     sections = paths.covered(sorted(names))
     if not sections and replace(paths, ignore=()).covered(names):
@@ -66,13 +75,18 @@ def execute(options: argparse.Namespace) -> int:
         references=comparison.references,
         unmatched=paths.unmatched((*comparison.current, *comparison.references)),
     )
-    judgement, verdict = judged_whole(evidence, options, full=evidence.sections is None)
+    judgement, policy = judged_whole(evidence, options, full=evidence.sections is None)
+    told = told_against_baseline(judgement.findings, comparison, options)
+    verdict = Verdict.of(told.findings, policy.fail_on)
+    stages = list(waived_stages(judgement.waived))
+    if told.left_out:
+        stages.append(Stage("known", f"{told.left_out} findings that the baseline had already"))
     report = Report(
         command="diff",
         tool=__version__,
         verdict=verdict,
-        findings=judgement.findings,
-        stages=waived_stages(judgement.waived),
+        findings=told.findings,
+        stages=tuple(stages),
         drifts=comparison.drifts,
         missing=comparison.missing,
         nodes=tuple(each.node for each in comparison.current),

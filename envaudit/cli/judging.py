@@ -20,11 +20,13 @@ def judged(evidence: Evidence, options: argparse.Namespace) -> Tuple[Tuple[Findi
     return found.findings, Verdict.of(found.findings, policy.fail_on)
 
 
-def judged_whole(evidence: Evidence, options: argparse.Namespace, *, full: bool) -> Tuple[Judgement, Verdict]:
-    """The same with what was waived; `full` where the run looks at all that a waiver could match."""
+def judged_whole(evidence: Evidence, options: argparse.Namespace, *, full: bool) -> Tuple[Judgement, Policy]:
+    """Findings with what was waived, and the policy they were judged under.
+
+    `full` where the run looks at all that a waiver could match.
+    """
     policy = policy_of(options, full=full)
-    found = judgement(evidence, policy)
-    return found, Verdict.of(found.findings, policy.fail_on)
+    return judgement(evidence, policy), policy
 
 
 def policy_of(options: argparse.Namespace, *, full: bool = False) -> Policy:

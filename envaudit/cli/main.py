@@ -27,6 +27,7 @@ COMMANDS: Dict[str, str] = {
     "verify": "is an environment what the lock says, here or on every node",
     "export": "a lock or a snapshot as a list that rebuilds it",
     "mirror": "every package of a lock in a local channel, for clusters without a network",
+    "baseline": "make what nodes are now the baseline, after a look at what changes",
     "rules": "every rule, at the severity that the policy gives it",
     "explain": "what a rule means, why it matters, how to fix or change it",
     "waive": "accept a finding on some nodes until a day",

@@ -1,0 +1,114 @@
+"""Since when a finding holds: the first of a node's stored snapshots that has what it has now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from envaudit.errors import EnvauditError
+from envaudit.model import Finding, Fingerprint, canonical_json, split_path
+from envaudit.store import Store
+
+# How far back a history is read, in snapshots of one node, and how many are read in all.
+_MAX_BACK = 50
+_MAX_READ = 200
+
+# The segment under which a version's local tag is told apart; the fact itself is the version.
+_LOCAL, _VERSION = "local", "version"
+
+
+def with_since(
+    findings: Sequence[Finding], current: Sequence[Fingerprint], store: Store
+) -> Tuple[Finding, ...]:
+    """The findings, each with the time of the first snapshot since which its facts are as they are.
+
+    Where a finding is about several nodes, the earliest time counts. A node without a history, and
+    a finding without a fact, say nothing.
+    """
+    by_node = {fingerprint.node: fingerprint for fingerprint in current}
+    history = _History(store)
+    return tuple(replace(finding, since=_since(finding, by_node, history)) for finding in findings)
+
+
+def _since(finding: Finding, by_node: Mapping[str, Fingerprint], history: _History) -> str:
+    paths = [drift.path for drift in finding.drifts] or ([finding.path] if "/" in finding.path else [])
+    times = [
+        time
+        for node in finding.nodes
+        if paths and node in by_node
+        for time in [history.first_with(by_node[node], paths)]
+        if time
+    ]
+    return min(times, default="")
+
+
+class _History:
+    """The stored snapshots of some nodes, each read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read: Dict[Tuple[str, str], Optional[Fingerprint]] = {}
+
+    def first_with(self, now: Fingerprint, paths: Iterable[str]) -> str:
+        """The time of the oldest snapshot from which on the facts at some paths never changed."""
+        wanted = {path: value_at(now, path) for path in paths}
+        first = ""
+        for entry in reversed(self._store.history(now.node)[-_MAX_BACK:]):
+            before = self._load(entry.name, now.node)
+            if before is None or any(value_at(before, path) != value for path, value in wanted.items()):
+                break
+            first = entry.captured_at
+        return first
+
+    def _load(self, name: str, node: str) -> Optional[Fingerprint]:
+        key = (name, node)
+        if key not in self._read:
+            if len(self._read) >= _MAX_READ:
+                return None
+            try:
+                self._read[key] = self._store.load(name).by_node.get(node)
+            except EnvauditError:
+                self._read[key] = None  # what cannot be read any more proves nothing
+        return self._read[key]
+
+
+def value_at(fingerprint: Fingerprint, path: str) -> Optional[str]:
+    """The fact at a path as canonical JSON; None where it is not there or could not be read."""
+    name, *segments = split_path(path)
+    section = fingerprint.sections.get(name)
+    if section is None or section.status == "error":
+        return None
+    if segments and segments[-1] == _LOCAL:
+        segments = [*segments[:-1], _VERSION]
+    value: object = section.facts
+    for segment in segments:
+        if not isinstance(value, Mapping) or segment not in value:
+            return "absent"
+        value = value[segment]
+    return canonical_json(value)
+
+
+def seen_before(
+    findings: Sequence[Finding], before: Sequence[Finding], labels: Mapping[str, str]
+) -> Tuple[List[Finding], int]:
+    """The findings that are new, and how many old ones were left out.
+
+    Args:
+        findings: of now.
+        before: of the baselines, judged by themselves.
+        labels: node → the name of its baseline.
+    """
+    known = {(finding.rule, finding.path, node) for finding in before for node in finding.nodes}
+    fresh: List[Finding] = []
+    left_out = 0
+    for finding in findings:
+        if finding.drifts or finding.severity == "incomplete" or not finding.nodes:
+            fresh.append(finding)
+            continue
+        new = tuple(
+            node for node in finding.nodes if (finding.rule, finding.path, labels.get(node, "")) not in known
+        )
+        if new:
+            fresh.append(replace(finding, nodes=new))
+        left_out += len(new) < len(finding.nodes)
+    return fresh, left_out
