@@ -396,14 +396,6 @@ def test_visible_gpus_are_counted_as_cuda_counts(environ: Dict[str, str], count:
     assert (count, form) == (told["count"], told["form"])
 
 
-def test_fold_takes_the_majority_and_the_lowest_ordinal_of_equals() -> None:
-    """One of three deviates; of two halves the first is what the second deviates from."""
-    assert ({"a": 1}, {"1": {"a": 2}}) == gpu.fold({0: {"a": 1}, 1: {"a": 2}, 2: {"a": 1}})
-    assert ({"a": 2}, {"1": {"a": 1}}) == gpu.fold({0: {"a": 2}, 1: {"a": 1}})
-    assert ({}, {"1": {"a": 5}}) == gpu.fold({0: {"a": None}, 1: {"a": 5}, 2: {"a": None}})
-    assert ({}, {}) == gpu.fold({})
-
-
 @pytest.mark.parametrize(
     ("target", "name"), [(90402, "gfx942"), (90010, "gfx90a"), (90500, "gfx950"), (110000, "gfx1100")]
 )

@@ -36,6 +36,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from envaudit.probe import nvml, pci_gpus
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.families import cuda_version
+from envaudit.probe.folding import fold
 
 SCHEMA = 1
 # Without persistence mode the driver initialises each card at the first call: seconds on eight.
@@ -156,23 +157,6 @@ def _add_devices(facts: Dict[str, Any], notes: Dict[str, Any], errors: List[str]
             notes.setdefault("not_examined", {}).update(row["not_examined"])
     for row in told.devices:
         errors += row["errors"]
-
-
-def fold(devices: Dict[int, Dict[str, Any]]) -> Tuple[Dict[str, Any], Dict[str, Dict[str, Any]]]:
-    """What most devices share, and by ordinal what deviates; a key a device lacks is unknown there."""
-    each: Dict[str, Any] = {}
-    deviating: Dict[str, Dict[str, Any]] = {}
-    keys = {key for facts in devices.values() for key in facts}
-    for key in sorted(keys):
-        holders = [ordinal for ordinal in sorted(devices) if key in devices[ordinal]]
-        values = [devices[ordinal][key] for ordinal in holders]
-        common = max(values, key=values.count) if key != "state" else None
-        if common is not None:
-            each[key] = common
-        for ordinal, value in zip(holders, values):
-            if value != common:
-                deviating.setdefault(str(ordinal), {})[key] = value
-    return each, deviating
 
 
 def visible(environ: Any, count: Optional[int]) -> Dict[str, Any]:
