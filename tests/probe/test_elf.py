@@ -7,7 +7,6 @@ import re
 import struct
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -67,13 +66,13 @@ def test_elf_reader_agrees_with_readelf_on_the_interpreter_libraries() -> None:
 
 def test_needed_glibc_is_the_highest_that_readelf_lists() -> None:
     """The symbol versions of the running Python's own extension modules."""
-    modules = sorted(Path(sysconfig.get_config_var("DESTSHARED")).glob("*.so"))[:6]
+    modules = sorted((Path(os.__file__).parent / "lib-dynload").glob("*.so"))[:6]
     assert modules
     for module in modules:
         command = ["readelf", "-V", "-W", str(module)]
         printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        versions = re.findall(r"Name: GLIBC_(\d+)\.(\d+)", printed)
-        assert "{}.{}".format(*max((int(a), int(b)) for a, b in versions)) == needed_glibc(str(module))
+        versions = [(int(a), int(b)) for a, b in re.findall(r"Name: GLIBC_(\d+)\.(\d+)", printed)]
+        assert ("{}.{}".format(*max(versions)) if versions else None) == needed_glibc(str(module))
 
 
 def test_needed_glibc_of_a_library_without_versions_is_none(tmp_path: Path) -> None:
