@@ -16,6 +16,7 @@ from envaudit._version import __version__
 from envaudit.errors import Interrupted, UsageError
 from envaudit.model.fingerprint import Fingerprint, Missing, Snapshot
 from envaudit.transport import causes, program
+from envaudit.transport.clockoffset import Measure, Timebase
 from envaudit.transport.conversation import Conversation, new_nonce
 from envaudit.transport.engine import new_task
 from envaudit.transport.interface import Progress, Request, Target, Transport, check_targets
@@ -53,9 +54,15 @@ def gather(
     try:
         with_tree = transport.through_tree and draws_tree(task)
         shared = new_nonce()
+        timebase = Timebase.start()
         for target in targets:
             nonce = shared if with_tree else new_nonce()
-            talks.append(Conversation(transport, target, request, parcel, __version__, nonce, through))
+            measure = _measure(transport, request, timebase, with_tree=with_tree)
+            talks.append(
+                Conversation(
+                    transport, target, request, parcel, __version__, nonce, through, timebase, measure
+                )
+            )
         if with_tree:
             parcel.make()
             _run_through_tree(task, transport, talks, request)
@@ -71,6 +78,17 @@ def gather(
         program.end_all()
         task.abort(kill=True)
     return _snapshot(transport, talks)
+
+
+def _measure(transport: Transport, request: Request, timebase: Timebase, *, with_tree: bool) -> Measure | str:
+    """What a node's clock is measured with, or why it is not; "" where nobody wants to know."""
+    wanted = not request.sections or "clock" in request.sections
+    if not wanted or not request.pings.most or transport.launch == "local":
+        return ""
+    if with_tree:
+        # What a gateway passes on it collects first, and to all nodes it passes the same.
+        return "ClusterShell's gateways pass no pings on"
+    return Measure(timebase, request.pings)
 
 
 def _affordable(fanout: int) -> int:
@@ -125,8 +143,9 @@ def _snapshot(transport: Transport, talks: Sequence[Conversation]) -> Snapshot:
     for talk in talks:
         if talk.refused and transport.launch == "local":
             raise UsageError(talk.refused)
-        if isinstance(talk.result, Fingerprint):
-            fingerprints.append(talk.result)
+        outcome = talk.outcome
+        if isinstance(outcome, Fingerprint):
+            fingerprints.append(outcome)
         else:
-            missing[talk.target.node] = talk.result or Missing("crashed", "the command left no trace")
+            missing[talk.target.node] = outcome or Missing("crashed", "the command left no trace")
     return Snapshot(tuple(fingerprints), missing)
