@@ -73,6 +73,7 @@ class Evidence:
         references: fingerprints that the nodes were held against.
         comparing: whether the run was asked for a comparison at all.
         unmatched: what the user asked for alone and no node has a fact of.
+        clocks_asked: whether the run was asked how far the clocks are apart.
     """
 
     fingerprints: Tuple[Fingerprint, ...]
@@ -82,6 +83,7 @@ class Evidence:
     references: Tuple[Fingerprint, ...] = ()
     comparing: bool = True
     unmatched: Tuple[str, ...] = ()
+    clocks_asked: bool = False
 
     @property
     def everything(self) -> Tuple[Fingerprint, ...]:

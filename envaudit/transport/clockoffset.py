@@ -150,7 +150,7 @@ class Measure:
             return b""
         *lines, self._partial = (self._partial + chunk)[-MAX_HEARD_BYTES:].split(b"\n")
         self._partial = self._partial[-_MAX_LINE_BYTES:]
-        if not any([self._pong(line, heard_ns) for line in lines]):
+        if not any(self._pong(line, heard_ns) for line in lines):
             return b""
         self.done = self._is_enough(heard_ns)
         return b"" if self.done else self._ping()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import resource
 from collections.abc import Sequence
+from functools import partial
 
 from ClusterShell.Propagation import RouteResolvingError
 from ClusterShell.Task import Task
@@ -15,12 +16,15 @@ from ClusterShell.Worker.Worker import WorkerError
 from envaudit._version import __version__
 from envaudit.errors import Interrupted, UsageError
 from envaudit.model.fingerprint import Fingerprint, Missing, Snapshot
+from envaudit.probe.stamp import LEAD, WAIT
 from envaudit.transport import causes, program
 from envaudit.transport.clockoffset import Measure, Timebase
 from envaudit.transport.conversation import Conversation, new_nonce
 from envaudit.transport.engine import new_task
 from envaudit.transport.interface import Progress, Request, Target, Transport, check_targets
+from envaudit.transport.pacing import spread_s, start_all
 from envaudit.transport.parcel import Parcel
+from envaudit.transport.sharing import Sharing, with_part
 from envaudit.transport.tree import Relay, by_interpreter, draws_tree
 
 # A gateway that falls silent would hold a tree for good; each wave of nodes gets this much more.
@@ -43,6 +47,25 @@ def gather(
     """
     check_targets(targets)
     transport.check(targets)
+    if request.every_node or len(targets) == 1:
+        return _ask(transport, targets, request, progress)
+    sharing = Sharing(_ask(transport, targets, request, progress, reader=targets[0].node))
+    while readers := sharing.next_readers():
+        chosen = [target for target in targets if target.node in readers]
+        whole = with_part(request._replace(sections=sharing.sections, also=()), LEAD)
+        sharing.take(_ask(transport, chosen, whole))
+    return sharing.snapshot()
+
+
+def _ask(
+    transport: Transport,
+    targets: Sequence[Target],
+    request: Request,
+    progress: Progress | None = None,
+    *,
+    reader: str | None = None,
+) -> Snapshot:
+    """One round; with a `reader` all other nodes leave what they share to one that reads it."""
     parcel = Parcel(compressed=transport.remote)
 
     def through(node: str, outcome: str) -> None:
@@ -58,10 +81,12 @@ def gather(
         for target in targets:
             nonce = shared if with_tree else new_nonce()
             measure = _measure(transport, request, timebase, with_tree=with_tree)
+            asked = request
+            if reader is not None:
+                # In a tree all nodes are told the same.
+                asked = with_part(request, LEAD if target.node == reader and not with_tree else WAIT)
             talks.append(
-                Conversation(
-                    transport, target, request, parcel, __version__, nonce, through, timebase, measure
-                )
+                Conversation(transport, target, asked, parcel, __version__, nonce, through, timebase, measure)
             )
         if with_tree:
             parcel.make()
@@ -103,8 +128,10 @@ def _affordable(fanout: int) -> int:
 
 
 def _run(task: Task, transport: Transport, talks: Sequence[Conversation], request: Request) -> None:
-    for talk in talks:
+    def start(talk: Conversation) -> None:
         transport.start(task, [talk.target.node], talk.target.python, talk, request.timeout_s)
+
+    start_all(task, [partial(start, talk) for talk in talks])
     _resume(task, talks, request)
 
 
@@ -131,7 +158,7 @@ def _run_through_tree(
 def _resume(task: Task, talks: Sequence[Conversation], request: Request) -> None:
     waves = math.ceil(len(talks) / max(1, task.info("fanout")))
     try:
-        task.resume(timeout=waves * (request.timeout_s + _SLACK_S))
+        task.resume(timeout=waves * (request.timeout_s + _SLACK_S) + spread_s(len(talks)))
     except TaskTimeoutError:
         for talk in talks:
             talk.late(talk.target.node)

@@ -39,6 +39,7 @@ class Request(NamedTuple):
         also: sections that are read on request only, beside those of `sections`.
         options: what such sections are told, `{"integrity": "size"}`.
         pings: by how many of them each node's clock is measured, where section clock is read.
+        every_node: whether each node reads its environment itself, also one that nodes share.
     """
 
     sections: tuple[str, ...] = ()
@@ -48,6 +49,7 @@ class Request(NamedTuple):
     also: tuple[str, ...] = ()
     options: Mapping[str, Any] = MappingProxyType({})
     pings: Effort = PASSING
+    every_node: bool = False
 
     def for_probe(self, *, launch: str, tool: str, python: str) -> dict[str, Any]:
         """The request as the probe reads it."""
