@@ -125,7 +125,7 @@ def other_hash(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     scope="node",
     title="files changed on disk since their install",
     why="What runs is not what any package holds.",
-    needs=("files",),
+    needs=("integrity",),
     how_to_fix=_SAME_ENVIRONMENT,
 )
 def files_changed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
@@ -133,7 +133,7 @@ def files_changed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     packages: Dict[str, List[Tuple[str, List[str], int]]] = {}
     for fingerprint in evidence.fingerprints:
         over = {conda for conda, _, _ in _over_conda(fingerprint)}
-        facts = _facts(fingerprint, "files")
+        facts = _facts(fingerprint, "integrity")
         counts = _mapping(facts.get("counts"))
         for state in ("changed", "missing"):
             for package, paths in _mapping(facts.get(state)).items():
@@ -148,7 +148,7 @@ def files_changed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
         count = max(sum(count for node, _, count in seen if node == name) for name in nodes)
         files = "1 file" if count == 1 else f"{count} files"
         yield Found(
-            f"{package}: {files} changed on disk since the install", nodes, "files/changed", tuple(lines)
+            f"{package}: {files} changed on disk since the install", nodes, "integrity/changed", tuple(lines)
         )
 
 
