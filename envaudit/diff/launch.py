@@ -42,6 +42,8 @@ LAUNCH = Start(
         ("gpu", "visible"),
         ("libraries",),
         ("limits",),
+        # Which interface and HCA NCCL_SOCKET_IFNAME and its like name, and the GID that follows.
+        ("network", "selection"),
         # PYTHONUTF8, PYTHONUNBUFFERED and a locale of C set flags; PYTHONPATH adds folders.
         ("python", "flags"),
         ("python", "path_outside_prefix"),
@@ -59,7 +61,13 @@ INTERPRETER = Start(
         ("python", "site_packages"),
     ),
 )
-STARTS = (LAUNCH, INTERPRETER)
+INTEGRITY = Start(
+    word="other integrity mode",
+    said=("integrity", "mode"),
+    # An edit that keeps a file's size is seen by who reads it, not by who looks at sizes.
+    paths=(("integrity",),),
+)
+STARTS = (LAUNCH, INTERPRETER, INTEGRITY)
 
 
 def choices(start: Start, fingerprints: Iterable[Fingerprint]) -> Dict[str, str]:
