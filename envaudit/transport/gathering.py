@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ClusterShell.Propagation import RouteResolvingError
@@ -16,7 +16,6 @@ from ClusterShell.Worker.Worker import WorkerError
 from envaudit._version import __version__
 from envaudit.errors import Interrupted, UsageError
 from envaudit.model.fingerprint import Fingerprint, Missing, Snapshot
-from envaudit.probe.stamp import LEAD, WAIT
 from envaudit.transport import causes, program
 from envaudit.transport.clockoffset import Measure, Timebase
 from envaudit.transport.conversation import Conversation, new_nonce
@@ -24,7 +23,6 @@ from envaudit.transport.engine import new_task
 from envaudit.transport.interface import Progress, Request, Target, Transport, check_targets
 from envaudit.transport.pacing import spread_s, start_all
 from envaudit.transport.parcel import Parcel
-from envaudit.transport.sharing import Sharing, with_part
 from envaudit.transport.tree import Relay, by_interpreter, draws_tree
 
 # A gateway that falls silent would hold a tree for good; each wave of nodes gets this much more.
@@ -49,11 +47,14 @@ def gather(
     transport.check(targets)
     if request.every_node or len(targets) == 1:
         return _ask(transport, targets, request, progress)
-    sharing = Sharing(_ask(transport, targets, request, progress, reader=targets[0].node))
+    # Not for this machine alone, where the import would be a tenth of the work.
+    from envaudit.transport.sharing import Sharing, first_round, later_round
+
+    first = first_round(request, reader=targets[0].node)
+    sharing = Sharing(_ask(transport, targets, request, progress, request_of=first))
     while readers := sharing.next_readers():
         chosen = [target for target in targets if target.node in readers]
-        whole = with_part(request._replace(sections=sharing.sections, also=()), LEAD)
-        sharing.take(_ask(transport, chosen, whole))
+        sharing.take(_ask(transport, chosen, later_round(request, sharing.sections)))
     return sharing.snapshot()
 
 
@@ -63,9 +64,9 @@ def _ask(
     request: Request,
     progress: Progress | None = None,
     *,
-    reader: str | None = None,
+    request_of: Callable[[str, bool], Request] | None = None,
 ) -> Snapshot:
-    """One round; with a `reader` all other nodes leave what they share to one that reads it."""
+    """One round; `request_of(node, through_tree)` is what a node is asked where they are not asked alike."""
     parcel = Parcel(compressed=transport.remote)
 
     def through(node: str, outcome: str) -> None:
@@ -81,10 +82,7 @@ def _ask(
         for target in targets:
             nonce = shared if with_tree else new_nonce()
             measure = _measure(transport, request, timebase, with_tree=with_tree)
-            asked = request
-            if reader is not None:
-                # In a tree all nodes are told the same.
-                asked = with_part(request, LEAD if target.node == reader and not with_tree else WAIT)
+            asked = request_of(target.node, with_tree) if request_of else request
             talks.append(
                 Conversation(transport, target, asked, parcel, __version__, nonce, through, timebase, measure)
             )

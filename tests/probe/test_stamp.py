@@ -197,7 +197,9 @@ def test_stamp_of_another_state_differs(
     before = stamp.stamp_of(context)
     change(server)
     after = stamp.stamp_of(context)
-    assert before and after and before["stamp"] != after["stamp"]
+    assert before
+    assert after
+    assert before["stamp"] != after["stamp"]
 
 
 def test_stamp_of_another_copy_of_the_environment_differs(
@@ -207,21 +209,26 @@ def test_stamp_of_another_copy_of_the_environment_differs(
     copy = tmp_path / "copy"
     shutil.copytree(server, copy)
     one, other = stamp.stamp_of(client("node01")), stamp.stamp_of(client("node02", at=copy))
-    assert one and other and one["stamp"] != other["stamp"]
+    assert one
+    assert other
+    assert one["stamp"] != other["stamp"]
 
 
 def test_stamp_of_another_search_path_differs(client: Callable[..., Context]) -> None:
     """What the packages are depends on where the interpreter looks first."""
     one = stamp.stamp_of(client("node01"))
     other = stamp.stamp_of(client("node02", path=list(reversed(TOLD["path"]))))
-    assert one and other and one["stamp"] != other["stamp"]
+    assert one
+    assert other
+    assert one["stamp"] != other["stamp"]
 
 
 def test_stamp_names_no_password_of_a_source(client: Callable[..., Context]) -> None:
     """Some clients keep it in the source that they mount."""
     mounts = ROOT_MOUNT + "30 20 0:50 / /shared rw - fuse.rclone https://bob:pw@files.example/x rw\n"
     seen = stamp.stamp_of(client(mounts=mounts))
-    assert seen is not None and "pw" not in seen["source"]
+    assert seen is not None
+    assert "pw" not in seen["source"]
 
 
 def _packages(answer: Answer) -> Any:
