@@ -12,6 +12,9 @@ from envaudit.rules.registry import Evidence, Found, Policy, rule
 # From so many on, what differs on the same nodes in one section is one finding with a line each.
 FOLD_FROM = 4
 
+# Each fact of these is a finding on every node that has it, whatever the others have.
+_TOLD_NODE_BY_NODE = ("integrity",)
+
 _VERBS = {"changed": "differs", "missing": "is missing", "extra": "is extra", "some": "is on some nodes only"}
 _PLURALS = {
     "changed": "differ",
@@ -30,7 +33,11 @@ _PLURALS = {
 )
 def facts_differ(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """One finding a drift; many drifts of one section on the same nodes are one finding."""
-    differing = [drift for drift in evidence.drifts if drift.kind != "unknown" and drift.basis != "lock"]
+    differing = [
+        drift
+        for drift in evidence.drifts
+        if drift.kind != "unknown" and drift.basis != "lock" and drift.section not in _TOLD_NODE_BY_NODE
+    ]
     echoes = _echoes(differing)
     echoed = set(echoes.values())
     families: Dict[Tuple[Tuple[str, ...], str], List[Drift]] = {}

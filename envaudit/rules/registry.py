@@ -25,6 +25,7 @@ SUBJECTS: Mapping[str, Tuple[int, int]] = {
     "clock": (150, 199),
     "lock": (200, 209),
     "packages": (210, 259),
+    "integrity": (260, 269),
     "drift": (290, 299),
     "gpu": (300, 329),
     "driver": (330, 359),
