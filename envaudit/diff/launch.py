@@ -47,6 +47,10 @@ LAUNCH = Start(
         # PYTHONUTF8, PYTHONUNBUFFERED and a locale of C set flags; PYTHONPATH adds folders.
         ("python", "flags"),
         ("python", "path_outside_prefix"),
+        ("storage", "hf_home"),
+        ("storage", "workdir"),
+        # To read it takes root.
+        ("topology", "acs"),
     ),
 )
 INTERPRETER = Start(
@@ -59,6 +63,7 @@ INTERPRETER = Start(
         ("python", "executable"),
         ("python", "prefix"),
         ("python", "site_packages"),
+        ("storage", "prefix"),
     ),
 )
 INTEGRITY = Start(
