@@ -153,6 +153,8 @@ def roce_mtu(mtu: Optional[int]) -> Optional[int]:
 def _netdev(context: Context, port: str, netdevs: Sequence[str], number: int) -> Optional[str]:
     """The interface of a port: what its first GID belongs to, else the device's own by its dev_port."""
     named = _word(context, f"{port}/gid_attrs/ndevs/0")
+    if named and "/" in named:  # no name of an interface
+        return None
     if named or len(netdevs) < 2:
         return named or next(iter(netdevs), None)
     places = {_number(context, f"{NET}/{name}/dev_port"): name for name in netdevs}

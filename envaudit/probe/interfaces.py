@@ -167,8 +167,8 @@ class Interfaces:
             return "virtual function" if has_parent else "physical", ()
         match = re.search(r"^DEVTYPE=(\w+)$", self._text(name, "uevent") or "", re.MULTILINE)
         if match and match.group(1) in _STACKED:
-            lower = [entry[len("lower_") :] for entry in self._list(name) if entry.startswith("lower_")]
-            real = [one for one in lower if self.kind(one, depth + 1)[0] != "virtual"]
+            lower = {entry[len("lower_") :] for entry in self._list(name) if entry.startswith("lower_")}
+            real = [one for one in self.names if one in lower and self.kind(one, depth + 1)[0] != "virtual"]
             if real:
                 return match.group(1), tuple(real)
         return "virtual", ()
@@ -210,7 +210,8 @@ class Interfaces:
 
     def bonding(self, bond: Interface) -> Dict[str, Any]:
         """How a bond is set, and how many of its members carry (Documentation/networking/bonding.rst)."""
-        members = (self._text(bond.name, "bonding/slaves") or "").split()[:_MAX_INTERFACES]
+        told = set((self._text(bond.name, "bonding/slaves") or "").split())
+        members = [name for name in self.names if name in told]
         states = [self._text(member, "bonding_slave/mii_status") for member in members]
         facts: Dict[str, Any] = {"members": len(members), "members_up": states.count("up")}
         for fact, file in (("mode", "mode"), ("hash_policy", "xmit_hash_policy"), ("lacp_rate", "lacp_rate")):
