@@ -118,16 +118,16 @@ def test_redacted_document_is_read_back(snapshot: Snapshot) -> None:
 def test_alike_sections_stay_alike_and_others_stay_different(snapshot: Snapshot) -> None:
     """A pseudonym stands for one identity: no drift appears, and none is lost."""
     redacted = redact(snapshot)
-    before: Dict[str, Set[str]] = {}
+    became: Dict[str, Set[str]] = {}
     pairs = [
         (old.sections[name].digest, new.sections[name].digest)
         for old, new in zip(snapshot.fingerprints, redacted.fingerprints)
         for name in old.sections
     ]
     for old_digest, new_digest in pairs:
-        before.setdefault(old_digest, set()).add(new_digest)
-    assert {1} == {len(new) for new in before.values()}
-    assert len(before) == len({new for news in before.values() for new in news})
+        became.setdefault(old_digest, set()).add(new_digest)
+    assert {1} == {len(new) for new in became.values()}
+    assert len(became) == len({new for news in became.values() for new in news})
 
 
 @given(st.text(max_size=300))
@@ -145,7 +145,7 @@ def test_any_text_is_redacted_without_an_error(text: str) -> None:
 )
 def test_versions_survive(version: str) -> None:
     """Also those that look like an address."""
-    facts = {"distributions": {"torch": {"version": version, "installer": "pip"}}}
+    facts: Dict[str, Any] = {"distributions": {"torch": {"version": version, "installer": "pip"}}}
     node = Fingerprint(
         "n1", "probe", "2026-11-30T10:00:00Z", "0", {"packages": Section("packages", 1, "ok", facts)}
     )
