@@ -11,6 +11,8 @@ Facts:
     hcas        model and link layer → {"cards", "ports", "active", "each", "devices"}; of a port:
                 board, firmware, driver, rate ("400 Gb/sec (4X NDR)", which has the width), for
                 Ethernet active_mtu in bytes, and state where it is not active
+    verbs       with HCAs, whether /dev/infiniband has a uverbs device: a container that was not given
+                one sees the cards and cannot use them
     modules     version of the kernel modules behind all these, null for those the kernel brings
     ofed        "MLNX_OFED_LINUX-23.10-1.1.9.0" or "OFED-internal-24.10-0.7.0" (DOCA), or null
     selection   what the settings resolve to here; see `selected`
@@ -53,6 +55,7 @@ def read(context: Context) -> Answer:
     facts = {
         "interfaces": None if links.unseen else interfaces.multiset(links, counted),
         "hcas": None if links.unseen and not ports else infiniband.groups(ports),
+        "verbs": _has_verbs(context) if ports else None,
         "modules": _modules(context, counted, ports),
         "ofed": _ofed(context),
         "selection": selection,
@@ -105,6 +108,13 @@ def _gateway(context: Context) -> Optional[str]:
         if len(fields) > 2 and fields[1] == "00000000" and re.fullmatch(r"[0-9A-F]{8}", fields[2]):
             return ".".join(str(part) for part in reversed(bytes.fromhex(fields[2])))
     return None
+
+
+def _has_verbs(context: Context) -> bool:
+    try:
+        return any(name.startswith("uverbs") for name in context.list_dir("/dev/infiniband"))
+    except OSError:
+        return False
 
 
 def _modules(context: Context, counted: Sequence[Interface], ports: Sequence[Port]) -> Dict[str, Any]:
