@@ -37,6 +37,7 @@ LAUNCH = Start(
         ("cuda", "home"),
         ("cuda", "libcuda"),
         ("cuda", "nvcc"),
+        ("deep",),
         ("env",),
         ("git",),
         ("gpu", "visible"),
@@ -63,7 +64,10 @@ INTERPRETER = Start(
         ("python", "executable"),
         ("python", "prefix"),
         ("python", "site_packages"),
+        # "as prefix" where they lie on its mount.
+        ("storage", "hf_home"),
         ("storage", "prefix"),
+        ("storage", "workdir"),
     ),
 )
 INTEGRITY = Start(

@@ -123,6 +123,7 @@ def _of_torch(torch: Any) -> Dict[str, Any]:
     return {
         "version": str(torch.__version__),
         "cuda": torch.version.cuda,
+        "hip": getattr(torch.version, "hip", None),
         "available": available,
         "architectures": flags.split() if flags else [],
         "cudnn": torch.backends.cudnn.version(),
