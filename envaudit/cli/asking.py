@@ -140,5 +140,9 @@ def told(options: argparse.Namespace) -> Dict[str, Any]:
         raise UsageError(
             "--integrity-cache is of no use where no file is looked at", next_step="Add --integrity size."
         )
-    said = {"integrity": integrity, "integrity_cache": cache}
+    said = {
+        "clock": getattr(options, "time_services", None),
+        "integrity": integrity,
+        "integrity_cache": cache,
+    }
     return {name: value for name, value in said.items() if value}

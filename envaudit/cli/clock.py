@@ -36,6 +36,7 @@ def execute(options: argparse.Namespace) -> int:
     # Nothing else is read: a busy node would answer its pings late.
     options.section = [SECTION]
     options.pings = THOROUGH
+    options.time_services = "whole"
     snapshot = _without_other_sections(asking.ask_selected(options))
     nodes = snapshot.fingerprints
     evidence = Evidence(nodes, snapshot.missing, sections=(SECTION,), comparing=False, clocks_asked=True)
