@@ -17,6 +17,7 @@ HCAS = "/sys/class/infiniband"
 _NETS = "/sys/class/net"
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]\Z")
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}\Z")
+_VENDOR = re.compile(r"0x[0-9a-f]{4}\Z")
 _NVIDIA, _AMD = "0x10de", "0x1002"
 # Base class and subclass (PCI Code and ID Assignment, 1.4 and 1.19): VGA and 3D controllers; AMD's
 # Instinct cards are display controllers of no other kind, or processing accelerators.
@@ -56,14 +57,20 @@ def addresses(context: Context) -> List[str]:
     return sorted(filter(_ADDRESS.match, context.list_dir(DEVICES)), key=_place)
 
 
-def gpus(context: Context, known: Sequence[str]) -> List[Device]:
-    """NVIDIA's and AMD's GPUs among the devices of these addresses, in that order."""
+def gpus(context: Context, known: Sequence[str]) -> Tuple[List[Device], int]:
+    """NVIDIA's and AMD's GPUs among the devices of these addresses, in that order.
+
+    The number says how many devices do not tell their vendor: any of them might be one more.
+    """
     found = []
+    untold = 0
     for address in known:
-        classes = _GPU_CLASSES.get(context.peek(f"{DEVICES}/{address}/vendor") or "")
+        vendor = context.peek(f"{DEVICES}/{address}/vendor") or ""
+        classes = _GPU_CLASSES.get(vendor)
         if classes and (context.peek(f"{DEVICES}/{address}/class") or "").startswith(classes):
             found.append(device(context, address))
-    return found
+        untold += not _VENDOR.match(vendor)
+    return found, untold
 
 
 def hcas(context: Context) -> List[Nic]:

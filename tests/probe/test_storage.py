@@ -184,10 +184,22 @@ def test_interpreter_that_does_not_describe_itself_costs_its_prefix(tmp_path: Pa
 @pytest.mark.parametrize("count", [70, 5000])
 def test_options_without_end_are_cut(make_node: MakeNode, count: int) -> None:
     """What a file system says of itself is bounded."""
-    options = ",".join(f"o{number}{'x' * 300}" for number in range(count))
-    answer = read(make_node, f"20 1 0:9 / / rw - ext4 /dev/sda rw,{options}")
-    assert 64 >= len(answer.facts["root"]["options"])
-    assert 200 >= max(map(len, answer.facts["root"]["options"]))
+    options = ",".join(f"o{number},p{number}={'x' * 300}" for number in range(count))
+    answer = read(make_node, f"20 1 0:9 / / rw - ext4 /dev/sda {options}")
+    others = answer.notes["root"]["options"]
+    assert 64 == len(answer.facts["root"]["options"]) - len(["atime"]) + len(others) + len(["rw"])
+    assert {200} == {len(f"{name}={value}") for name, value in others.items()}
+
+
+def test_file_system_that_is_no_word_is_unknown(make_node: MakeNode) -> None:
+    """Control characters and bytes that are no text reach no terminal and no digest."""
+    answer = read(make_node, "20 1 0:9 / / rw - \x1b[31m s rw,\udcff=1,\udcff,ok")
+    assert ("partial", None, {"atime": "strictatime", "ok": True}) == (
+        answer.status,
+        answer.facts["root"]["fstype"],
+        answer.facts["root"]["options"],
+    )
+    assert ["/proc/self/mountinfo: the file system of root is no word"] == answer.errors
 
 
 def test_this_machine_has_the_space_that_statvfs_tells() -> None:
@@ -313,3 +325,38 @@ print(json.dumps([answer, seconds < 4]))
         facts["hf_home"],
         facts["prefix"]["fstype"],
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("healthy-h100", "ok"),
+        ("pod-a", "ok"),
+        ("slurm-a", "ok"),
+        ("cpu-only", "ok"),
+        ("garbled", "partial"),
+        ("denied-and-hanging", "error"),
+    ],
+)
+def test_fake_node_has_its_status(fake_node: Callable[[str], Context], name: str, status: str) -> None:
+    """Healthy, other, garbled and denied mounts are told apart."""
+    assert status == storage.read(fake_node(name)).status
+
+
+def test_fake_nodes_live_on_what_their_mounts_say(fake_node: Callable[[str], Context]) -> None:
+    """Lustre over a folder of the root, NFS over its automounter, BeeGFS, WekaFS, Ceph."""
+    facts = {
+        name: storage.read(fake_node(name)).facts
+        for name in ("healthy-h100", "slurm-a", "roce-h100", "pod-a")
+    }
+    assert ("as root", "lustre", "nfs4") == (
+        facts["healthy-h100"]["prefix"],
+        facts["healthy-h100"]["workdir"]["fstype"],
+        facts["healthy-h100"]["hf_home"]["fstype"],
+    )
+    assert ("beegfs", "as workdir") == (
+        facts["slurm-a"]["workdir"]["fstype"],
+        facts["slurm-a"]["hf_home"],
+    )
+    assert ["wekafs", "ceph"] == [facts[name]["workdir"]["fstype"] for name in ("roce-h100", "pod-a")]
+    assert [True] * 2 == [facts[name]["workdir"]["network"] for name in ("roce-h100", "pod-a")]

@@ -398,23 +398,55 @@ def test_bus_with_more_nics_than_a_page_takes_is_cut_and_says_so(make_node: Make
 
 
 @pytest.mark.parametrize(
-    "files",
+    ("files", "status"),
     [
-        {"/sys/bus/pci/devices/0000:01:00.0": "a file"},
-        {"/sys/bus/pci/devices/..:..": "", "/sys/bus/pci/devices/\udcff": ""},
-        {"/sys/bus/pci/devices/0000:01:00.0/vendor": "\x00\udcff" * 100},
+        ({"/sys/bus/pci/devices/..:..": "", "/sys/bus/pci/devices/\udcff": ""}, "absent"),
+        ({"/sys/bus/pci/devices/0000:01:00.0/vendor": "0x8086"}, "absent"),
+        ({"/sys/bus/pci/devices/0000:01:00.0": "a file"}, "error"),
+        ({"/sys/bus/pci/devices/0000:01:00.0/vendor": "\x00\udcff" * 100}, "error"),
     ],
 )
-def test_garbled_bus_has_no_gpus(make_node: MakeNode, files: dict[str, Any]) -> None:
-    """Names and texts that are no devices' are none."""
-    assert "absent" == read(make_node(files)).status
+def test_garbled_bus_proves_nothing(make_node: MakeNode, files: dict[str, Any], status: str) -> None:
+    """Names that are no addresses are no devices; a device that tells no vendor may be a GPU."""
+    assert status == topology.read(make_node(files)).status
 
 
 def test_links_that_lead_in_circles_are_no_tree(make_node: MakeNode) -> None:
     """A link to itself is read as text and never followed."""
     context = make_node({"/sys/bus/pci/devices/x": ""})
     os.symlink("0000:01:00.0", Path(context.root) / "sys/bus/pci/devices/0000:01:00.0")
-    assert "absent" == read(context).status
+    assert "error" == topology.read(context).status
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("healthy-h100", "ok"),
+        ("slurm-a", "ok"),
+        ("rocm-mi300", "ok"),
+        ("cpu-only", "absent"),
+        ("pod-a", "absent"),
+        ("pod-b", "absent"),
+        ("garbled", "error"),
+        ("denied-and-hanging", "error"),
+    ],
+)
+def test_fake_node_has_its_status(fake_node: Callable[[str], Context], name: str, status: str) -> None:
+    """Healthy, without GPUs, in a container, garbled and denied are told apart."""
+    assert status == topology.read(fake_node(name)).status
+
+
+def test_fake_h100_node_has_its_tree(fake_node: Callable[[str], Context]) -> None:
+    """GPUs on host bridges of their own, eight HCAs and a bond over two processors."""
+    facts = topology.read(fake_node("healthy-h100")).facts
+    row = {"numa": 0, "gpus": "X NODE", "nics": "NODE NODE NODE NODE NODE SYS SYS SYS SYS"}
+    assert (row, 9, "peermem", "loaded") == (
+        facts["gpus"][0],
+        len(facts["nics"]),
+        facts["gdr"],
+        facts["gdrcopy"],
+    )
+    assert ("identity", False) == (facts["iommu"], facts["one_iommu_group"])
 
 
 def test_topology_of_this_machine_is_read_or_absent() -> None:

@@ -3,14 +3,14 @@
 Facts, for each of
 
     root       /
+    tmp        /tmp
+    shm        /dev/shm
     prefix     the environment
     workdir    the working directory
     hf_home    HF_HOME, or ~/.cache/huggingface, whether it exists yet or not
-    tmp        /tmp
-    shm        /dev/shm
 
-null where the mounts do not show it; "as root", "as prefix" ... where it lies on the mount of one before
-it, so that a mount that deviates is one difference, and a disk that was not mounted is one; or
+null where the mounts do not show it; "as root", "as prefix" ... where it lies on the mount of one above,
+so that a mount that deviates is one difference, and a disk that was not mounted is one; or
 
     fstype     ext4, nfs4, overlay, fuse.sshfs ...
     network    whether several nodes may share it (NFS, Lustre, GPFS, BeeGFS, Ceph, WekaFS ...)
@@ -30,6 +30,7 @@ Notes: path, mount point, source, space and inodes, the values of other options 
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from envaudit.probe.context import Answer, ChildFailed, Context, InterpreterUnknown
@@ -42,6 +43,7 @@ MOUNT_TIMEOUT_S = 2.0
 
 _MAX_OPTIONS = 64
 _MAX_TEXT = 200
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,63}\Z")
 # mount(8), nfs(5), mount.cifs(8), mount.ceph(8), mount.lustre(8), tmpfs(5) and overlayfs.rst name them:
 # values that whoever mounts chooses, or that an equal server grants. `size` of a tmpfs follows the memory
 # to the page, stripes the disks, and the rest names addresses, users and numbers of this node.
@@ -84,8 +86,11 @@ def read(context: Context) -> Answer:
             continue
         rows[mount.id] = name
         options, others = sorted_out(mount.options)
+        is_word = _WORD.match(mount.fstype)
+        if not is_word:
+            errors.append(f"/proc/self/mountinfo: the file system of {name} is no word")
         facts[name] = {
-            "fstype": mount.fstype[:_MAX_TEXT],
+            "fstype": mount.fstype if is_word else None,
             "network": mount.network,
             "access": "ro" if "ro" in mount.options else "rw",
             "options": options,
@@ -105,7 +110,7 @@ def sorted_out(options: Tuple[str, ...]) -> Tuple[Dict[str, Any], Dict[str, str]
     others: Dict[str, str] = {}
     for option in options[:_MAX_OPTIONS]:
         name, equals, value = option[:_MAX_TEXT].partition("=")
-        if name in ("rw", "ro"):
+        if name in ("rw", "ro") or not _WORD.match(name):
             continue
         if not equals:
             if name in _CHOICES:
@@ -140,11 +145,11 @@ def _paths(context: Context, errors: List[str]) -> Dict[str, Optional[str]]:
         errors.append(f"prefix: the interpreter did not describe itself: {error}")
     return {
         "root": "/",
+        "tmp": "/tmp",
+        "shm": "/dev/shm",
         "prefix": prefix,
         "workdir": context.workdir,
         "hf_home": os.path.join(context.workdir, hub) if hub else None,
-        "tmp": "/tmp",
-        "shm": "/dev/shm",
     }
 
 
@@ -169,8 +174,8 @@ def _look(
         looked.update(found)
         if why:
             mount = table.holding(point)
-            fstype = mount.fstype if mount else "mount"
-            errors.append(f"{fstype[:_MAX_TEXT]} at {point[:_MAX_TEXT]}, {', '.join(names)}: {why}")
+            kind = mount.fstype[:_MAX_TEXT] if mount else "mount"
+            errors.append(f"{kind} at {point[:_MAX_TEXT]}, {', '.join(names)}: {why}")
     return looked
 
 

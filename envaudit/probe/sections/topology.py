@@ -62,8 +62,12 @@ def read(context: Context) -> Answer:
             return Answer("absent", {}, notes)
         why = f"{pcitree.DEVICES}: {error.strerror}: whether a GPU or an HCA is there is unknown"
         return Answer("error", {}, notes, [why])
-    gpus, hcas = _given(context, pcitree.gpus(context, known), pcitree.hcas(context), notes)
+    on_bus, untold = pcitree.gpus(context, known)
+    gpus, hcas = _given(context, on_bus, pcitree.hcas(context), notes)
     if not gpus and not hcas:
+        if untold:
+            why = f"{untold} PCI devices do not tell their vendor: whether one is a GPU is unknown"
+            return Answer("error", {}, notes, [why])
         return Answer("absent", {}, notes)
     nics = hcas or pcitree.ethernet(context)
     if max(len(gpus), len(nics)) > _MOST:
