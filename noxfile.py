@@ -66,7 +66,7 @@ def node_side(session: nox.Session) -> None:
     tree = folder / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     for name in ("tests", "fixtures", "docs"):
-        shutil.copytree(name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy("pyproject.toml", tree)
     bundle = tree / "envaudit.pyz"
     session.run("envaudit", "bundle", "-o", str(bundle))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from envaudit.cli.progress import shown_progress
 from envaudit.cli.selection import choose_targets, choose_transport, selected_nodes, this_node
@@ -15,6 +15,22 @@ try:
     from envaudit.cli import configuration
 except ImportError:  # the one-file form reads no TOML
     configuration = None  # type: ignore[assignment]
+
+
+def add_integrity_options(group: Any, modes: Sequence[str], default: Optional[str] = None) -> None:
+    """`--integrity` and its cache, for the commands that read installed files where asked to."""
+    group.add_argument(
+        "--integrity",
+        choices=modes,
+        default=default,
+        help="compare every installed file with what its package recorded"
+        + (f"; default: {default}" if default else ""),
+    )
+    group.add_argument(
+        "--integrity-cache",
+        metavar="FILE",
+        help="on each node, keep digests here; 'size' then hashes what was touched since, 'hash' all",
+    )
 
 
 def is_one_file() -> bool:
@@ -52,12 +68,15 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
     targets = choose_targets(options, settings, nodes or (this_node(),), transport.launch)
     request = Request(
         sections=_sections(options),
-        also=_also(options),
-        options=_told(options),
+        also=on_request(options),
+        options=told(options),
         workdir=options.workdir or settings.nodes.workdir or (os.getcwd() if local else None),
         timeout_s=options.timeout or settings.nodes.timeout_s,
         fanout=options.fanout or settings.nodes.fanout,
     )
+    pings = getattr(options, "pings", None)
+    if pings is not None:
+        request = request._replace(pings=pings)
     with shown_progress(len(targets)) as progress:
         return gather(transport, targets, request, progress)
 
@@ -74,8 +93,8 @@ def _ask_here(options: argparse.Namespace) -> Snapshot:
     fingerprint = read_here(
         this_node(),
         sections=_sections(options),
-        also=_also(options),
-        options=_told(options),
+        also=on_request(options),
+        options=told(options),
         workdir=options.workdir or os.getcwd(),
     )
     return Snapshot((fingerprint,))
@@ -104,13 +123,26 @@ def _sections(options: argparse.Namespace) -> Tuple[str, ...]:
     return tuple(sorted(wanted | {"host", "python"})) if wanted else ()
 
 
-def _also(options: argparse.Namespace) -> Tuple[str, ...]:
+def on_request(options: argparse.Namespace) -> Tuple[str, ...]:
     """The sections that are read on request only, beside those that `--section` chooses."""
-    wanted = {"deep": getattr(options, "deep", False), "files": getattr(options, "integrity", None)}
-    return tuple(name for name, asked in sorted(wanted.items()) if asked)
+    wanted = {"deep": getattr(options, "deep", False), "integrity": getattr(options, "integrity", None)}
+    return tuple(name for name, asked in sorted(wanted.items()) if asked and asked != "none")
 
 
-def _told(options: argparse.Namespace) -> Dict[str, Any]:
-    """What sections are told that are read on request."""
-    integrity = getattr(options, "integrity", None)
-    return {"integrity": integrity} if integrity else {}
+def told(options: argparse.Namespace) -> Dict[str, Any]:
+    """What sections are told that are read on request.
+
+    Raises:
+        UsageError: a cache for what is not read.
+    """
+    integrity, cache = getattr(options, "integrity", None), getattr(options, "integrity_cache", None)
+    if cache and integrity in (None, "none"):
+        raise UsageError(
+            "--integrity-cache is of no use where no file is looked at", next_step="Add --integrity size."
+        )
+    said = {
+        "clock": getattr(options, "time_services", None),
+        "integrity": integrity,
+        "integrity_cache": cache,
+    }
+    return {name: value for name, value in said.items() if value}

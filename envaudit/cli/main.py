@@ -19,6 +19,7 @@ COMMANDS: Dict[str, str] = {
     "snapshot": "record this machine, or nodes over ssh, into the store",
     "diff": "what differs between nodes, snapshots and files",
     "show": "print the facts of a node or snapshot",
+    "clock": "how far the clocks of nodes are apart, and what keeps them",
     "log": "what changed on a node, and when",
     "store": "verify or prune the store",
     "lint": "judge an environment.yml, each finding with its line, without a solve",

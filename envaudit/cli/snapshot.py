@@ -31,11 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="import torch in a child process, run it, and read what was loaded",
     )
-    group.add_argument(
-        "--integrity",
-        choices=("size", "hash"),
-        help="compare every installed file with what its package recorded",
-    )
+    asking.add_integrity_options(group, ("size", "hash"))
     group.add_argument("--tag", action="append", default=[], help="a tag for these nodes; repeatable")
     group.add_argument("-o", "--output", metavar="FILE", help="write this file and leave the store alone")
     add_store_option(group)

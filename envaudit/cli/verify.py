@@ -27,8 +27,7 @@ from envaudit.rules import Evidence
 # What is compared, and what is read beside it: the machine's architecture, C library and driver.
 COMPARED = ("conda", "packages")
 BESIDE = ("host", "gpu")
-# Sections that stand only in this command's fingerprints.
-FILES, LOCK = "files", "lock"
+INTEGRITY, LOCK = "integrity", "lock"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lock", metavar="LOCK", help="a conda-lock.yml")
     group = parser.add_argument_group("what is verified")
     group.add_argument("--prefix", metavar="DIR", help="this environment; nothing of it is executed")
-    group.add_argument(
-        "--no-files", action="store_true", help="compare the records alone, and hash no installed file"
-    )
+    asking.add_integrity_options(group, ("none", "size", "hash"), default="hash")
     add_lock_options(group)
     group.add_argument("--fail-on", choices=tuple(THRESHOLDS), help="default: error")
     add_node_options(parser)
@@ -61,12 +58,12 @@ def execute(options: argparse.Namespace) -> int:
         basis="lock",
         suffix=suffix,
     )
-    files = () if options.no_files else (FILES,)
+    also = asking.on_request(options)
     evidence = Evidence(
         fingerprints=snapshot.fingerprints,
         missing=snapshot.missing,
         drifts=drifts,
-        sections=(*COMPARED, *files, LOCK),
+        sections=(*COMPARED, *also, LOCK),
         references=tuple(replace(each, node=f"{node}{suffix}") for node, each in expected.items()),
     )
     findings, verdict = judged(evidence, options)
@@ -80,7 +77,7 @@ def execute(options: argparse.Namespace) -> int:
         drifts=drifts,
         missing=snapshot.missing,
         nodes=nodes,
-        sections=(*COMPARED, *files),
+        sections=(*COMPARED, *also),
         reference=lock.path,
         outcome=f"{_count(nodes)} as locked, {text}",
         elapsed_s=time.monotonic() - began,
@@ -93,9 +90,8 @@ def execute(options: argparse.Namespace) -> int:
 
 def _found(options: argparse.Namespace) -> Snapshot:
     """The environment of `--prefix`, or what the nodes answer."""
-    files = () if options.no_files else (FILES,)
     if options.prefix is None:
-        options.section = [*BESIDE, *COMPARED, *files]
+        options.section = [*BESIDE, *COMPARED]
         return asking.ask_selected(options)
     if options.nodes or options.hostfile or options.all or options.python:
         raise UsageError(
@@ -106,7 +102,12 @@ def _found(options: argparse.Namespace) -> Snapshot:
     from envaudit.probe.static import read_prefix
 
     try:
-        answer = read_prefix(options.prefix, tool=__version__, sections=(*COMPARED, *files))
+        answer = read_prefix(
+            options.prefix,
+            tool=__version__,
+            sections=(*COMPARED, *asking.on_request(options)),
+            options=asking.told(options),
+        )
     except Refused as error:
         raise UsageError(str(error), where="--prefix") from None
     return Snapshot((fingerprint_of_answer(answer, node=this_node(), source="probe", where="probe"),))
@@ -141,14 +142,16 @@ def _tables(fingerprint: Fingerprint, section: str) -> list[dict[str, object]]:
 
 
 def _examined(fingerprints: Sequence[Fingerprint]) -> tuple[Stage, ...]:
-    counts = [
-        count
-        for fingerprint in fingerprints
-        if FILES in fingerprint.sections
-        for count in [fingerprint.sections[FILES].notes.get("examined")]
-        if isinstance(count, int)
-    ]
-    return (Stage("files", f"{sum(counts)} hashed"),) if counts else ()
+    """How many files were looked at, and how; a cache that was of no use is told."""
+    counts: dict[str, int] = {}
+    for fingerprint in fingerprints:
+        section = fingerprint.sections.get(INTEGRITY)
+        examined = section.notes.get("examined") if section else None
+        if section and isinstance(examined, int):
+            mode = str(section.facts.get("mode"))
+            counts[mode] = counts.get(mode, 0) + examined
+    words = {"hash": "hashed", "size": "of the size recorded, or named", "cached": "hashed, now or before"}
+    return tuple(Stage("files", f"{count} {words.get(mode, mode)}") for mode, count in sorted(counts.items()))
 
 
 def _count(nodes: Sequence[str]) -> str:

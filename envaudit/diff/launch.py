@@ -37,14 +37,21 @@ LAUNCH = Start(
         ("cuda", "home"),
         ("cuda", "libcuda"),
         ("cuda", "nvcc"),
+        ("deep",),
         ("env",),
         ("git",),
         ("gpu", "visible"),
         ("libraries",),
         ("limits",),
+        # Which interface and HCA NCCL_SOCKET_IFNAME and its like name, and the GID that follows.
+        ("network", "selection"),
         # PYTHONUTF8, PYTHONUNBUFFERED and a locale of C set flags; PYTHONPATH adds folders.
         ("python", "flags"),
         ("python", "path_outside_prefix"),
+        ("storage", "hf_home"),
+        ("storage", "workdir"),
+        # To read it takes root.
+        ("topology", "acs"),
     ),
 )
 INTERPRETER = Start(
@@ -57,9 +64,19 @@ INTERPRETER = Start(
         ("python", "executable"),
         ("python", "prefix"),
         ("python", "site_packages"),
+        # "as prefix" where they lie on its mount.
+        ("storage", "hf_home"),
+        ("storage", "prefix"),
+        ("storage", "workdir"),
     ),
 )
-STARTS = (LAUNCH, INTERPRETER)
+INTEGRITY = Start(
+    word="other integrity mode",
+    said=("integrity", "mode"),
+    # An edit that keeps a file's size is seen by who reads it, not by who looks at sizes.
+    paths=(("integrity",),),
+)
+STARTS = (LAUNCH, INTERPRETER, INTEGRITY)
 
 
 def choices(start: Start, fingerprints: Iterable[Fingerprint]) -> Dict[str, str]:

@@ -167,6 +167,20 @@ class Context:
         finally:
             os.close(fd)
 
+    def read_at(self, path: str, offset: int, size_bytes: int) -> bytes:
+        """So many bytes of a file from an offset; fewer, or none, where it is shorter.
+
+        Raises:
+            OSError: absent, unreadable, or no regular file.
+        """
+        fd = os.open(self._checked(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "Not a regular file", path)
+            return os.pread(fd, size_bytes, offset)
+        finally:
+            os.close(fd)
+
     def list_dir(self, path: str) -> List[str]:
         """The names in a folder, sorted.
 

@@ -3,7 +3,7 @@
 A version is read, best first, from the library's own version call, made more exact by the name of
 the file or the wheel's record where these agree with it (the call says 13.0, the file 13.0.96). A
 call that costs much (cuBLASLt initialises for 60 ms) is made only when nothing else tells. A copy
-that is not the loaded one is never called.
+that is not the loaded one is never called. `--deep` makes the same calls where torch is loaded.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.probe.context import ChildFailed, Context
+from envaudit.probe.deepchild import call_version
 from envaudit.probe.elf import NotElf, texts
-from envaudit.probe.torchfiles import nccl_version_in
 
 CALL_TIMEOUT_S = 2.5
 
@@ -53,40 +53,32 @@ def cufft_version(code: int) -> Optional[str]:
     return f"{code // 1000}.{code // 100 % 10}.{code % 100}" if code >= 1000 else None
 
 
-def _int_pointer(symbol: str, decode: Callable[[int], Optional[str]]) -> Callable[[Any], Optional[str]]:
-    def ask(library: Any) -> Optional[str]:
-        code = ctypes.c_int()
-        return None if getattr(library, symbol)(ctypes.byref(code)) else decode(code.value)
-
-    return ask
+def libfabric_version(code: int) -> Optional[str]:
+    """X·65536 + Y (FI_VERSION in rdma/fabric.h), of 32 bits: 65555 is 1.19."""
+    return f"{code >> 16 & 0xFFFF}.{code & 0xFFFF}" if code & 0xFFFFFFFF >= 1 << 16 else None
 
 
-def _returned(symbol: str, decode: Callable[[int], Optional[str]]) -> Callable[[Any], Optional[str]]:
-    def ask(library: Any) -> Optional[str]:
-        function = getattr(library, symbol)
-        function.restype = ctypes.c_size_t
-        return decode(function())
+class Call(NamedTuple):
+    """A library's own version call.
 
-    return ask
+    Attributes:
+        symbol: the function.
+        form: its shape, of those that `deepchild.call_version` knows.
+        decode: what an integer means; lists of numbers and texts need none.
+    """
 
+    symbol: str
+    form: str
+    decode: Callable[[int], Optional[str]] = str
 
-def _two_pointers(symbol: str) -> Callable[[Any], Optional[str]]:
-    def ask(library: Any) -> Optional[str]:
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        failed = getattr(library, symbol)(ctypes.byref(major), ctypes.byref(minor))
-        return None if failed else f"{major.value}.{minor.value}"
-
-    return ask
-
-
-def _text(symbol: str) -> Callable[[Any], Optional[str]]:
-    def ask(library: Any) -> Optional[str]:
-        function = getattr(library, symbol)
-        function.restype = ctypes.c_char_p
-        match = re.match(rb"\d+(\.\d+)+", function() or b"")
-        return match.group(0).decode("ascii") if match else None
-
-    return ask
+    def read(self, said: Any) -> Optional[str]:
+        """The version in what the call gave, None where it gave none."""
+        if isinstance(said, int):
+            return self.decode(said)
+        if isinstance(said, list):
+            return ".".join(map(str, said))
+        match = re.search(r"\d+(\.\d+)+", said or "")
+        return match.group(0) if match else None
 
 
 class Family(NamedTuple):
@@ -95,46 +87,63 @@ class Family(NamedTuple):
     Attributes:
         name: its key among the facts.
         stem: the file is called lib<stem>.so.N, or lib<stem>-<hash>.so.N where a wheel bundles it.
-        ask: makes the version call on a ctypes library; None where there is no usable one.
+        call: its version call; None where there is no usable one.
         cheap: whether the call costs less than about 10 ms, so that it is always made.
         wheel: the distribution that brings it, without a `_cu12` at the end.
+        words: the text before the version in the file's read-only data.
     """
 
     name: str
     stem: str
-    ask: Optional[Callable[[Any], Optional[str]]] = None
-    cheap: bool = True
+    call: Optional[Call] = None
+    cheap: bool = False
     wheel: str = ""
+    words: bytes = b""
 
+
+_CUDNN = Call("cudnnGetVersion", "returned", cudnn_version)
+_NCCL = Call("ncclGetVersion", "pointer", nccl_version)
+_CUDART = Call("cudaRuntimeGetVersion", "pointer", cuda_version)
+_CUBLASLT = Call("cublasLtGetVersion", "returned", cublas_version)
+_CUFFT = Call("cufftGetVersion", "pointer", cufft_version)
+_NVSHMEM = Call("nvshmemx_vendor_get_version_info", "3")
+_LIBFABRIC = Call("fi_version", "returned", libfabric_version)
 
 FAMILIES: Tuple[Family, ...] = (
-    Family("cudnn", "cudnn", _returned("cudnnGetVersion", cudnn_version), wheel="nvidia_cudnn"),
-    Family("nccl", "nccl", _int_pointer("ncclGetVersion", nccl_version), wheel="nvidia_nccl"),
-    Family(
-        "cudart", "cudart", _int_pointer("cudaRuntimeGetVersion", cuda_version), wheel="nvidia_cuda_runtime"
-    ),
-    Family("cublas", "cublas", wheel="nvidia_cublas"),
-    Family("cublaslt", "cublasLt", _returned("cublasLtGetVersion", cublas_version), False, "nvidia_cublas"),
-    Family("cufft", "cufft", _int_pointer("cufftGetVersion", cufft_version), False, "nvidia_cufft"),
-    Family("nvrtc", "nvrtc", _two_pointers("nvrtcVersion"), False, "nvidia_cuda_nvrtc"),
-    Family("nvjitlink", "nvJitLink", _two_pointers("nvJitLinkVersion"), False, "nvidia_nvjitlink"),
-    Family("rccl", "rccl", _int_pointer("ncclGetVersion", nccl_version)),
+    Family("cudnn", "cudnn", _CUDNN, cheap=True, wheel="nvidia_cudnn"),
+    Family("nccl", "nccl", _NCCL, cheap=True, wheel="nvidia_nccl", words=b"NCCL version "),
+    Family("cudart", "cudart", _CUDART, cheap=True, wheel="nvidia_cuda_runtime"),
+    Family("cublas", "cublas", Call("cublasGetProperty", "property"), wheel="nvidia_cublas"),
+    Family("cublaslt", "cublasLt", _CUBLASLT, wheel="nvidia_cublas"),
+    Family("cufft", "cufft", _CUFFT, wheel="nvidia_cufft"),
+    Family("curand", "curand", Call("curandGetProperty", "property"), wheel="nvidia_curand"),
+    Family("cusolver", "cusolver", Call("cusolverGetProperty", "property"), wheel="nvidia_cusolver"),
+    Family("cusparse", "cusparse", Call("cusparseGetProperty", "property"), wheel="nvidia_cusparse"),
+    Family("cusparselt", "cusparseLt", Call("cusparseLtGetProperty", "property"), wheel="nvidia_cusparselt"),
+    Family("nvrtc", "nvrtc", Call("nvrtcVersion", "2"), wheel="nvidia_cuda_nvrtc"),
+    Family("nvjitlink", "nvJitLink", Call("nvJitLinkVersion", "2"), wheel="nvidia_nvjitlink"),
+    Family("nvshmem", "nvshmem_host", _NVSHMEM, wheel="nvidia_nvshmem"),
+    Family("rccl", "rccl", _NCCL, cheap=True),
     Family("miopen", "MIOpen"),
     Family("hip", "amdhip64"),
-    Family("mpi", "mpi"),
-    Family("ucx", "ucp", _text("ucp_get_version_string")),
-    Family("libfabric", "fabric"),
-    Family("nccl_net", "nccl-net"),
+    Family("mpi", "mpi", Call("MPI_Get_library_version", "buffer"), words=b"Open MPI v"),
+    Family("ucx", "ucp", Call("ucp_get_version_string", "text")),
+    Family("libfabric", "fabric", _LIBFABRIC),
+    Family("nccl_net", "nccl-net", words=b"aws-ofi-nccl "),
 )
-
+BY_NAME: Dict[str, Family] = {family.name: family for family in FAMILIES}
 
 _BY_STEM: Dict[str, Family] = {family.stem: family for family in FAMILIES}
+# libnccl-net-ofi.so is a plugin beside libnccl-net.so; RCCL looks for librccl-net.so first.
+_PLUGIN = re.compile(r"lib(?:nccl|rccl)-net(?:-[\w-]+)?\.so")
 # Their file names carry libtool's interface age, not the release: libmpi.so.40.30.5 is Open MPI 4.1.5.
 _NAMES_THAT_LIE = ("mpi", "ucx", "libfabric", "rccl", "miopen", "hip", "nccl_net")
 
 
 def family_of(file_name: str) -> Optional[Family]:
     """The family a file belongs to by its name, such as libcudart-a7b20f20.so.11.0."""
+    if _PLUGIN.match(file_name):
+        return BY_NAME["nccl_net"]
     match = re.match(r"lib([\w-]+?)(?:-[0-9a-f]{8})?\.so(?:\.|$)", file_name)
     return _BY_STEM.get(match.group(1)) if match else None
 
@@ -166,13 +175,46 @@ def told_version(
     """What file name, wheel and text say, without running anything of the library."""
     told = version_in_name(os.path.basename(real)) if family.name not in _NAMES_THAT_LIE else None
     told = told or wheel_version(family, path, site_names)
-    if told is None and family.name in ("nccl", "rccl"):
-        try:
-            found = texts(context.real(path), b"CCL version ")
-            told = next(filter(None, map(nccl_version_in, found)), None)
-        except (OSError, NotElf):
-            told = None
+    if told is None and family.words:
+        told = version_in_text(context, family, path)
     return _three_parts(told)
+
+
+def version_in_text(context: Context, family: Family, path: str) -> Optional[str]:
+    """The version after the family's own words in the read-only data of the file at `path`."""
+    try:
+        if family.name == "nccl":
+            nccl = nccl_in(context, path)
+            return nccl[0] if nccl else None
+        for text in texts(context.real(path), family.words):
+            match = re.match(r"\d+(\.\d+)+", text.partition(family.words.decode("ascii"))[2])
+            if match:
+                return match.group(0)
+    except (OSError, NotElf):
+        pass
+    return None
+
+
+def nccl_in(context: Context, path: str) -> Optional[Tuple[str, Optional[str]]]:
+    """The version of the NCCL in the file at `path` and the CUDA it was built for; None where none is.
+
+    The file is libnccl.so.2, or the libtorch_cuda.so that it is linked into. Which CUDA is NCCL's own
+    suffix, not torch's: a driver that is too old for it fails although it is new enough for torch.
+
+    Raises:
+        OSError, NotElf: it cannot be read.
+    """
+    for text in texts(context.real(path), b"NCCL version "):
+        found = nccl_text(text)
+        if found:
+            return found
+    return None
+
+
+def nccl_text(text: str) -> Optional[Tuple[str, Optional[str]]]:
+    """Version and CUDA of a text `NCCL version X.Y.Z+cudaA.B` that NCCL was built with, else None."""
+    match = re.match(r"NCCL version (\d+\.\d+\.\d+)(?:\+cuda(\d+\.\d+))?\s*$", text)
+    return (match.group(1), match.group(2)) if match else None
 
 
 def loaded_version(
@@ -182,24 +224,20 @@ def loaded_version(
 
     The library is loaded in a child process: a damaged one may crash or never return.
     """
-    ask = family.ask
-    if ask is None or not context.live or not trusted or (told and not family.cheap):
+    version_call = family.call
+    if version_call is None or not context.live or not trusted or (told and not family.cheap):
         return told, []
 
-    def call() -> Optional[str]:
-        return ask(ctypes.CDLL(path))
+    def call() -> Any:
+        return call_version(ctypes.CDLL(path), version_call.symbol, version_call.form)
 
     try:
-        said = context.call(call, CALL_TIMEOUT_S)
+        said = version_call.read(context.call(call, CALL_TIMEOUT_S))
     except ChildFailed as error:
         return told, [f"{path}: version call: {error}"]
     if said is None:
         return told, [f"{path}: its version call gave no version"]
-    return (told if told and _agrees(told, said) else said), []
-
-
-def _agrees(told: str, said: str) -> bool:
-    return told == said or told.startswith(said + ".")
+    return (told if told and f"{told}.".startswith(f"{said}.") else said), []
 
 
 def _three_parts(version: Optional[str]) -> Optional[str]:

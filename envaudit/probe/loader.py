@@ -1,13 +1,13 @@
 """Which copy of a shared library a process takes: asked of the loader itself, or its rules followed.
 
-The order (ld.so(8)): LD_PRELOAD; what is loaded already under that soname; DT_RPATH of the library
-that asks, of those that loaded it, and of the program, unless the asking library has DT_RUNPATH;
-LD_LIBRARY_PATH; DT_RUNPATH of the asking library; /etc/ld.so.cache; the default folders. So a
-folder first on LD_LIBRARY_PATH wins over RUNPATH and loses to RPATH.
+The order (ld.so(8)): LD_PRELOAD and /etc/ld.so.preload; what is loaded already under that soname;
+DT_RPATH of the library that asks, of those that loaded it, and of the program, unless the asking
+library has DT_RUNPATH; LD_LIBRARY_PATH; DT_RUNPATH of the asking library; /etc/ld.so.cache; the
+default folders. So a folder first on LD_LIBRARY_PATH wins over RUNPATH and loses to RPATH.
 
 For libraries that are needed, `ask` lets the loader answer: `ld.so --list` maps the files as a
 start would and prints them, without running any code of theirs. For those that are opened by name
-at run time (cuDNN's parts, NCCL's plugins), `LoaderRules.find` follows the order above.
+at run time (cuDNN's parts, NCCL's plugin, MPI), `LoaderRules.find` follows the order above.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from envaudit.probe.elf import Elf, NotElf, read_elf
 from envaudit.probe.program import run
 
 _TIMEOUT_S = 5.0
+_PRELOAD = "/etc/ld.so.preload"
 _CACHE = "/etc/ld.so.cache"
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _CACHE_LIMIT_BYTES = 1 << 24
@@ -134,11 +135,18 @@ class LoaderRules:
         self._program = resolve_links(context, program)
         self._elves: Dict[str, Optional[Elf]] = {}
         self._cache: Optional[Dict[str, List[str]]] = None
+        self._preloads: Optional[List[Taken]] = None
         own = self._elf(self._program)
         self._kind = (own.bits, own.machine) if own else None
 
     def find(self, name: str, askers: Sequence[str]) -> Optional[Taken]:
-        """The file that dlopen(name) takes, called from askers[0], which askers[1] loaded, and so on."""
+        """The file that dlopen(name) takes, called from askers[0], which askers[1] loaded, and so on.
+
+        A name with a slash is that file.
+        """
+        if "/" in name:
+            path = os.path.join(self._context.workdir, name)
+            return Taken(os.path.normpath(path), "path") if self._fits(path) else None
         for via, folder in self._folders(askers):
             path = os.path.join(folder, name)
             if self._fits(path):
@@ -156,17 +164,25 @@ class LoaderRules:
         """By which step of the order the loader came to `path` when askers[0] needed it."""
         resolved = resolve_links(self._context, path)
         for one in self.preloaded():
-            if resolve_links(self._context, one) == resolved:
-                return "LD_PRELOAD"
+            if resolve_links(self._context, one.path) == resolved:
+                return one.via
         folder = os.path.dirname(os.path.normpath(path))
         for via, searched in self._folders(askers):
             if os.path.normpath(searched) == folder:
                 return via
         return "ld.so.cache" if path in self.cached(os.path.basename(path)) else "default"
 
-    def preloaded(self) -> List[str]:
-        """The entries of LD_PRELOAD that are paths."""
-        return [one for one in self._variable("LD_PRELOAD").replace(":", " ").split() if "/" in one]
+    def preloaded(self) -> List[Taken]:
+        """What is loaded before all else: of LD_PRELOAD, then of /etc/ld.so.preload."""
+        if self._preloads is None:
+            lists = [("LD_PRELOAD", self._variable("LD_PRELOAD")), (_PRELOAD, self._context.peek(_PRELOAD))]
+            self._preloads = []
+            for via, text in lists:
+                for name in (text or "").replace(":", " ").split():
+                    found = Taken(name, via) if "/" in name else self.find(name, [])
+                    if found:
+                        self._preloads.append(Taken(found.path, via))
+        return self._preloads
 
     def library_path(self) -> List[str]:
         """The folders of LD_LIBRARY_PATH; an empty entry is the working directory."""

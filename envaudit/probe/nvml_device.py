@@ -7,71 +7,54 @@ is an error, and the value is left out, because it is unknown. Names and units a
 from __future__ import annotations
 
 import ctypes
-import os
-import pwd
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List
 
-# nvml.h, nvmlReturn_t.
-_INVALID_ARGUMENT, _NOT_SUPPORTED, _NO_PERMISSION, _NOT_FOUND = 2, 3, 4, 6
-_FUNCTION_NOT_FOUND, _GPU_IS_LOST = 13, 15
-_HEALTHY_REFUSALS = (_NOT_SUPPORTED, _FUNCTION_NOT_FOUND)
-_LOST_ENDING = f"(NVML {_GPU_IS_LOST})"
+from envaudit.probe.nvml_asker import GPU_IS_LOST, INVALID_ARGUMENT, NOT_FOUND, RESET_REQUIRED, Asker
+from envaudit.probe.nvml_links import read_fabric, read_links
+from envaudit.probe.nvml_processes import read_processes
 
+# A GPU that fails every call alike, by how the error texts end.
+_STATES = {f"(NVML {GPU_IS_LOST})": "lost", f"(NVML {RESET_REQUIRED})": "reset_required"}
+
+# nvml.h: nvmlEnableState_t, nvmlComputeMode_t, nvmlGpuVirtualizationMode_t, nvmlDeviceAddressingModeType_t.
+_SWITCH = {0: "disabled", 1: "enabled"}
 _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
-_FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
-_LINKS_MAX = 36
-_FIELD_NVLINK_SPEED_MBPS = 90  # NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
+_VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
+_ADDRESSING = {0: "none", 1: "hmm", 2: "ats"}
+_DRIVER_MODELS = {0: "wddm", 1: "wdm", 2: "mcdm"}
+# nvml.h, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION and the two that it replaced.
+_RECOVERY_ACTION, _RESET_STATUS, _DRAIN_STATUS = 230, 226, 227
+_RECOVERY_ACTIONS = {
+    0: "none",
+    1: "gpu_reset",
+    2: "node_reboot",
+    3: "drain_p2p",
+    4: "drain_and_reset",
+    5: "recover_imex_domain",
+    6: "bus_reset",
+    7: "system_reboot",
+}
+# nvml.h, nvmlClocksEventReason*: what holds the clocks down, bit by bit; named as nvidia-smi names them.
+_THROTTLE_REASONS = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clocks_setting",
+)
 _GRAPHICS, _SM, _MEMORY = 0, 1, 2  # nvmlClockType_t
-_CORRECTED, _UNCORRECTED, _VOLATILE = 0, 1, 0
+_CORRECTED, _UNCORRECTED, _VOLATILE, _AGGREGATE = 0, 1, 0, 1
+_SINGLE_BIT, _DOUBLE_BIT = 0, 1  # nvmlPageRetirementCause_t
+_MIG_DEVICES_MAX = 64
 
 
 def read_device(pynvml: Any, ordinal: int) -> Dict[str, Any]:
     """One GPU's row: {"ordinal", "facts", "notes", "errors", "not_examined"}."""
     return _Device(pynvml, ordinal).row()
-
-
-class Asker:
-    """Calls of pynvml whose refusals become values or error texts."""
-
-    def __init__(self, pynvml: Any, subject: str) -> None:
-        self.pynvml = pynvml
-        self.subject = subject
-        self.errors: List[str] = []
-        self.not_examined: Dict[str, str] = {}
-        self.values: Dict[str, Any] = {}
-        # Of what is only noted, a refusal is noted too; it makes nothing partial.
-        self.only_noted = False
-
-    def put(self, keys: Any, function: str, *arguments: Any) -> None:
-        """Ask and keep the answer under a key, or a list of answers under several."""
-        names = (keys,) if isinstance(keys, str) else keys
-        known, answer = self.ask(function, *arguments)
-        if known and answer is None:
-            self.values.update(dict.fromkeys(names))
-        elif known:
-            self.values.update(zip(names, (answer,) if isinstance(keys, str) else answer))
-
-    def ask(self, function: str, *arguments: Any, quiet: Tuple[int, ...] = ()) -> Tuple[bool, Any]:
-        """(True, answer), (True, None) where it is not supported, (False, None) where it is unknown.
-
-        `quiet` are further return codes that mean "not here".
-        """
-        try:
-            call: Callable[..., Any] = getattr(self.pynvml, function)
-        except AttributeError:
-            return True, None  # an older pynvml
-        try:
-            answer = call(*arguments)
-        except self.pynvml.NVMLError as error:
-            code = getattr(error, "value", None)
-            if code in _HEALTHY_REFUSALS or code in quiet:
-                return True, None
-            if code == _NO_PERMISSION or self.only_noted:
-                self.not_examined[f"{self.subject}: {function}"] = str(error)
-                return False, None
-            self.errors.append(f"{self.subject}: {function}: {error} (NVML {code})")
-            return False, None
-        return True, answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 
 
 class _Device(Asker):
@@ -81,87 +64,89 @@ class _Device(Asker):
         super().__init__(pynvml, f"GPU {ordinal}")
         self.ordinal = ordinal
         self.handle: Any = None
-        self.fabric: Any = None
+        self.memory: Any = None
+        self.notes: Dict[str, Any] = {}
 
     def row(self) -> Dict[str, Any]:
         _, self.handle = self.ask("nvmlDeviceGetHandleByIndex", self.ordinal)
         if self.handle is None:
-            return self._row({}, {})
+            return self._row({})
         self._identity()
         self._modes()
         self._limits()
-        self._links()
+        self._remapped_rows()
+        self.notes.update(read_links(self, self.handle))
+        self.notes.update(read_fabric(self, self.handle))
+        # What few drivers and GPUs tell: that one does not is no reason to call the node half read.
+        self.only_noted = True
+        self._driven()
+        self._health()
         facts = {name: value for name, value in self.values.items() if value != ""}
-        self.values, self.only_noted = {}, True
+        self.values = {}
         self._passing()
-        notes = {name: value for name, value in self.values.items() if value is not None}
-        return self._row(facts, notes)
+        self.notes.update({name: value for name, value in self.values.items() if value is not None})
+        self.notes.update(read_processes(self, self.handle, self.memory))
+        return self._row(facts)
 
-    def _row(self, facts: Dict[str, Any], notes: Dict[str, Any]) -> Dict[str, Any]:
-        if any(text.endswith(_LOST_ENDING) for text in self.errors):
-            facts["state"] = "lost"
+    def _row(self, facts: Dict[str, Any]) -> Dict[str, Any]:
+        errors = self.errors
+        for ending, state in _STATES.items():
+            alike = [text for text in errors if text.endswith(ending)]
+            if alike:
+                facts["state"] = state
+                more = f", and {len(alike) - 1} more calls" if len(alike) > 1 else ""
+                errors = [alike[0] + more, *(text for text in errors if text not in alike)]
         return {
             "ordinal": self.ordinal,
             "facts": facts,
-            "notes": notes,
-            "errors": self._once(),
+            "notes": self.notes,
+            "errors": errors,
             "not_examined": self.not_examined,
         }
-
-    def _once(self) -> List[str]:
-        """The errors; of a lost GPU, which fails every call alike, the first and how many."""
-        lost = [text for text in self.errors if text.endswith(_LOST_ENDING)]
-        if not lost:
-            return self.errors
-        rest = [text for text in self.errors if text not in lost]
-        more = f", and {len(lost) - 1} more calls" if len(lost) > 1 else ""
-        return [lost[0] + more, *rest]
 
     def _identity(self) -> None:
         self.put("product", "nvmlDeviceGetName", self.handle)
         known, capability = self.ask("nvmlDeviceGetCudaComputeCapability", self.handle)
         if known:
             self.values["compute_capability"] = ".".join(map(str, capability)) if capability else None
-        known, memory = self.ask("nvmlDeviceGetMemoryInfo", self.handle)
+        known, self.memory = self.ask("nvmlDeviceGetMemoryInfo", self.handle)
         if known:
-            self.values["memory_bytes"] = memory.total if memory else None
+            self.values["memory_bytes"] = self.memory.total if self.memory else None
         self.put("vbios", "nvmlDeviceGetVbiosVersion", self.handle)
         self.put("inforom", "nvmlDeviceGetInforomImageVersion", self.handle)
         self.put("gsp_firmware", "nvmlDeviceGetGspFirmwareVersion", self.handle)
 
     def _modes(self) -> None:
-        for name, function in (("ecc", "nvmlDeviceGetEccMode"), ("mig", "nvmlDeviceGetMigMode")):
-            self.put((name, name + "_pending"), function, self.handle)
-            for key in (name, name + "_pending"):
-                if self.values.get(key) is not None:
-                    self.values[key] = _on_off(self.values[key])
+        self.put_named(("ecc", "ecc_pending"), _SWITCH, "nvmlDeviceGetEccMode", self.handle)
+        self.put_named(("mig", "mig_pending"), _SWITCH, "nvmlDeviceGetMigMode", self.handle)
         if "mig" in self.values:
             self.values["mig_instances"] = self._mig_instances() if self.values["mig"] == "enabled" else None
-        self.put("persistence", "nvmlDeviceGetPersistenceMode", self.handle)
-        if self.values.get("persistence") is not None:
-            self.values["persistence"] = _on_off(self.values["persistence"])
-        self.put("compute_mode", "nvmlDeviceGetComputeMode", self.handle)
-        mode = self.values.get("compute_mode")
-        if mode is not None:
-            self.values["compute_mode"] = _COMPUTE_MODES.get(mode, str(mode))
+        self.put_named("persistence", _SWITCH, "nvmlDeviceGetPersistenceMode", self.handle)
+        self.put_named("compute_mode", _COMPUTE_MODES, "nvmlDeviceGetComputeMode", self.handle)
 
     def _mig_instances(self) -> Dict[str, int]:
-        """How many instances of each profile, such as {"1g.10gb": 7}."""
+        """How many instances of each profile, such as {"1g.10gb": 7}; what they are called is noted."""
         counted: Dict[str, int] = {}
+        named: List[Dict[str, Any]] = []
         _, most = self.ask("nvmlDeviceGetMaxMigDeviceCount", self.handle)
-        for index in range(min(most or 0, 64)):
-            quiet = (_NOT_FOUND, _INVALID_ARGUMENT)
+        for index in range(min(most or 0, _MIG_DEVICES_MAX)):
+            quiet = (NOT_FOUND, INVALID_ARGUMENT)
             _, instance = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", self.handle, index, quiet=quiet)
             if instance is None:
                 continue
             _, name = self.ask("nvmlDeviceGetName", instance)
+            _, uuid = self.ask("nvmlDeviceGetUUID", instance)
             profile = str(name).rpartition("MIG ")[2]
             counted[profile] = counted.get(profile, 0) + 1
+            named.append({"uuid": uuid, "profile": profile})
+        self.notes["mig_devices"] = named
         return counted
 
     def _limits(self) -> None:
         self.put("power_limit_mw", "nvmlDeviceGetPowerManagementLimit", self.handle)
         self.put("power_limit_default_mw", "nvmlDeviceGetPowerManagementDefaultLimit", self.handle)
+        bounds = ("power_limit_min_mw", "power_limit_max_mw")
+        self.put(bounds, "nvmlDeviceGetPowerManagementLimitConstraints", self.handle)
         for kind, name in ((_GRAPHICS, "graphics"), (_SM, "sm"), (_MEMORY, "memory")):
             self.put(f"clock_max_{name}_mhz", "nvmlDeviceGetMaxClockInfo", self.handle, kind)
         for kind, name in ((_GRAPHICS, "graphics"), (_MEMORY, "memory")):
@@ -169,45 +154,46 @@ class _Device(Asker):
         self.put("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth", self.handle)
         self.put("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth", self.handle)
         self.put("pcie_generation_max", "nvmlDeviceGetMaxPcieLinkGeneration", self.handle)
+
+    def _remapped_rows(self) -> None:
         known, rows = self.ask("nvmlDeviceGetRemappedRows", self.handle)
         if known:
             self.values["remapped_pending"] = bool(rows[2]) if rows else None
             self.values["remapped_failure"] = bool(rows[3]) if rows else None
+        if rows:
+            self.notes["remapped_correctable"], self.notes["remapped_uncorrectable"] = rows[:2]
 
-    def _links(self) -> None:
-        up, seen = 0, 0
-        for link in range(_LINKS_MAX):
-            known, state = self.ask("nvmlDeviceGetNvLinkState", self.handle, link, quiet=(_INVALID_ARGUMENT,))
-            if not known:
-                return
-            if state is not None:
-                seen += 1
-                up += bool(state)
-            elif not seen and link >= 1:
-                break  # no NVLink here: two answers are enough
-        self.values["nvlinks"] = seen or None
-        self.values["nvlinks_up"] = up if seen else None
-        if seen:
-            known, fields = self.ask("nvmlDeviceGetFieldValues", self.handle, [_FIELD_NVLINK_SPEED_MBPS])
-            if known:
-                usable = bool(fields) and fields[0].nvmlReturn == 0
-                self.values["nvlink_mbps"] = int(fields[0].value.ullVal) if usable else None
-        self._fabric()
+    def _driven(self) -> None:
+        """How the GPU is driven: by its own firmware, in a virtual machine, in which address space."""
+        known, mode = self.ask("nvmlDeviceGetGspFirmwareMode", self.handle)
+        if known:
+            self.values["gsp_mode"] = _SWITCH[bool(mode[0])] if mode else None
+        self.put_named("virtualization", _VIRTUALIZATION, "nvmlDeviceGetVirtualizationMode", self.handle)
+        self.put_named("addressing", _ADDRESSING, "nvmlDeviceGetAddressingMode", self.handle)
 
-    def _fabric(self) -> None:
-        """The NVLink fabric's state; None where the GPU is in none (PCIe cards, before Hopper)."""
-        info = getattr(self.pynvml, "c_nvmlGpuFabricInfo_v2_t", None)
-        if info is None:
+    def _health(self) -> None:
+        """What is wrong with memory and chip beside remapped rows, and what the driver wants done."""
+        # Before Ampere pages are retired where rows are remapped since.
+        known, pending = self.ask("nvmlDeviceGetRetiredPagesPendingStatus", self.handle)
+        if known:
+            self.values["retired_pending"] = None if pending is None else bool(pending)
+        self._sram()
+        told = self.fields(self.handle, _RECOVERY_ACTION, _RESET_STATUS, _DRAIN_STATUS)
+        action = told.get(_RECOVERY_ACTION)
+        if action is None and _RESET_STATUS in told:
+            action = 1 if told[_RESET_STATUS] else 4 if told.get(_DRAIN_STATUS) else 0
+        named = _RECOVERY_ACTIONS.get(action or 0, str(action))
+        self.values["recovery_action"] = None if action is None else named
+
+    def _sram(self) -> None:
+        """Whether uncorrectable SRAM errors passed the threshold beyond which the GPU is to be replaced."""
+        status = getattr(self.pynvml, "c_nvmlEccSramErrorStatus_v1_t", lambda: None)()
+        if status is None:
             return
-        self.fabric = info()
-        known, answer = self.ask("nvmlDeviceGetGpuFabricInfoV", self.handle, ctypes.byref(self.fabric))
-        if not known:
-            return
-        state = self.fabric.state & 0xFF  # one byte in nvml.h, four in pynvml: the rest is padding
-        in_one = answer is not None and state != 0
-        self.values["fabric_state"] = _FABRIC_STATES.get(state, str(state)) if in_one else None
-        self.values["fabric_status"] = int(self.fabric.status) if in_one else None
-        self.values["fabric_health"] = f"{self.fabric.healthMask:#x}" if in_one else None
+        known, answer = self.ask("nvmlDeviceGetSramEccErrorStatus", self.handle, ctypes.byref(status))
+        if known:
+            exceeded = None if answer is None else bool(status.bThresholdExceeded)
+            self.values["sram_threshold_exceeded"] = exceeded
 
     def _passing(self) -> None:
         """What differs on every node and at every moment."""
@@ -219,6 +205,9 @@ class _Device(Asker):
             self.values["bus_id"] = (
                 bus_id.decode("ascii", "replace") if isinstance(bus_id, bytes) else str(bus_id)
             )
+        self.put_named(
+            ("driver_model", "driver_model_pending"), _DRIVER_MODELS, "nvmlDeviceGetDriverModel", self.handle
+        )
         self.put("temperature_c", "nvmlDeviceGetTemperature", self.handle, 0)
         for kind, name in ((_GRAPHICS, "graphics"), (_SM, "sm"), (_MEMORY, "memory")):
             self.put(f"clock_{name}_mhz", "nvmlDeviceGetClockInfo", self.handle, kind)
@@ -226,39 +215,16 @@ class _Device(Asker):
         _, reasons = self.ask("nvmlDeviceGetCurrentClocksEventReasons", self.handle)
         if reasons is None:
             _, reasons = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons", self.handle)
-        self.values["throttle_reasons"] = f"{reasons:#x}" if reasons is not None else None
+        self.values["throttle_reasons"] = None if reasons is None else throttle_reasons(reasons)
         for kind, name in ((_CORRECTED, "corrected"), (_UNCORRECTED, "uncorrected")):
             self.put(f"ecc_{name}", "nvmlDeviceGetTotalEccErrors", self.handle, kind, _VOLATILE)
-        _, memory = self.ask("nvmlDeviceGetMemoryInfo", self.handle)
-        self.values["memory_used_bytes"] = memory.used if memory else None
-        _, rows = self.ask("nvmlDeviceGetRemappedRows", self.handle)
-        if rows:
-            self.values["remapped_correctable"], self.values["remapped_uncorrectable"] = rows[0], rows[1]
-        if self.fabric is not None and self.fabric.state & 0xFF:
-            self.values["fabric_cluster"] = bytes(self.fabric.clusterUuid).hex()
-            self.values["fabric_clique"] = int(self.fabric.cliqueId)
-        self._processes()
-
-    def _processes(self) -> None:
-        _, processes = self.ask("nvmlDeviceGetComputeRunningProcesses", self.handle)
-        if processes is not None:
-            self.values["processes"] = [
-                {"pid": one.pid, "user": _owner(one.pid), "memory_bytes": one.usedGpuMemory}
-                for one in processes[:64]
-            ]
+            self.put(f"ecc_{name}_aggregate", "nvmlDeviceGetTotalEccErrors", self.handle, kind, _AGGREGATE)
+        for cause, name in ((_SINGLE_BIT, "single_bit"), (_DOUBLE_BIT, "double_bit")):
+            _, pages = self.ask("nvmlDeviceGetRetiredPages", self.handle, cause)
+            self.values[f"retired_pages_{name}"] = None if pages is None else len(pages)
 
 
-def _on_off(value: int) -> str:
-    return "enabled" if value else "disabled"
-
-
-def _owner(pid: int) -> Optional[str]:
-    """The user of a process; None for one in another pid namespace, or gone."""
-    try:
-        uid = os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        return None
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+def throttle_reasons(mask: int) -> List[str]:
+    """The names of what holds the clocks down; a bit without a name is `bit_9`."""
+    named = [name for bit, name in enumerate(_THROTTLE_REASONS) if mask >> bit & 1]
+    return named + [f"bit_{bit}" for bit in range(len(_THROTTLE_REASONS), 64) if mask >> bit & 1]

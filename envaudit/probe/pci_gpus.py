@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -24,17 +25,48 @@ class KernelModule(NamedTuple):
     flavour: str
 
 
-def pci_count(context: Context) -> Optional[int]:
-    """How many NVIDIA GPUs stand on the PCI bus; None where the bus cannot be read."""
+class Card(NamedTuple):
+    """An NVIDIA GPU on the PCI bus: its address, and the kernel driver that holds it."""
+
+    address: str
+    driver: Optional[str]
+
+
+def pci_cards(context: Context) -> Optional[List[Card]]:
+    """The NVIDIA GPUs on the PCI bus; None where the bus cannot be read."""
     try:
         names = context.list_dir(_PCI)
     except OSError:
         return None
-    return sum(
-        context.peek(f"{_PCI}/{name}/vendor") == _NVIDIA
-        and (context.peek(f"{_PCI}/{name}/class") or "").startswith(_GPU_CLASSES)
+    return [
+        Card(name, _driver(context, name))
         for name in names
-    )
+        if context.peek(f"{_PCI}/{name}/vendor") == _NVIDIA
+        and (context.peek(f"{_PCI}/{name}/class") or "").startswith(_GPU_CLASSES)
+    ]
+
+
+def _driver(context: Context, name: str) -> Optional[str]:
+    try:
+        return os.path.basename(context.readlink(f"{_PCI}/{name}/driver"))
+    except OSError:
+        return None
+
+
+def off_the_bus(context: Context, cards: List[Card]) -> List[str]:
+    """The addresses whose configuration space reads as ones: nothing answers there (`rev ff` of lspci).
+
+    Reading wakes a GPU that sleeps, so only where one is missed.
+    """
+    gone = []
+    for card in cards:
+        try:
+            head = context.read_head(f"{_PCI}/{card.address}/config", 4)
+        except OSError:
+            continue
+        if head == b"\xff" * 4:
+            gone.append(card.address)
+    return gone
 
 
 def bus_is_denied(context: Context) -> bool:
@@ -73,12 +105,14 @@ def kernel_module(context: Context) -> Optional[KernelModule]:
 
 
 def amd(context: Context) -> Optional[Dict[str, Any]]:
-    """AMD's GPUs as KFD lists them: {"driver", "rocm", "count", "gpus": [{...}, ...]}.
+    """AMD's GPUs as KFD lists them: {"driver", "rocm", "count", "gpus": [...], "notes": [...]}.
 
     None where there is none. `driver` is the version of the amdgpu module, null for the kernel's
-    own; a GPU has `gfx` (gfx942), `memory_bytes` and `compute_units`.
+    own; a GPU has `gfx` (gfx942), `memory_bytes` and `compute_units`, a note its `bus_id` and
+    `unique_id`.
     """
     gpus: List[Dict[str, Any]] = []
+    notes: List[Dict[str, Any]] = []
     try:
         names = sorted((name for name in context.list_dir(_KFD) if name.isdigit()), key=int)
     except OSError:
@@ -95,6 +129,7 @@ def amd(context: Context) -> Optional[Dict[str, Any]]:
                     "compute_units": _number(told, "simd_count") // per_unit,
                 }
             )
+            notes.append({"bus_id": _bus_id(told), "unique_id": f"{_number(told, 'unique_id'):#x}"})
     if not gpus:
         return None
     return {
@@ -102,7 +137,22 @@ def amd(context: Context) -> Optional[Dict[str, Any]]:
         "rocm": context.peek("/opt/rocm/.info/version"),
         "count": len(gpus),
         "gpus": gpus,
+        "notes": notes,
     }
+
+
+def rccl(context: Context) -> Optional[str]:
+    """Where ROCm's own RCCL lies, links followed: its name carries the version; None where there is none."""
+    from envaudit.probe.loader import resolve_links
+
+    path = "/opt/rocm/lib/librccl.so.1"
+    return resolve_links(context, path) if context.exists(path) else None
+
+
+def _bus_id(told: Dict[str, str]) -> str:
+    """kfd_topology.c: bus, device and function as PCI packs them into 16 bits, beside the domain."""
+    place = _number(told, "location_id")
+    return f"{_number(told, 'domain'):04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.{place & 7}"
 
 
 def gfx_name(target: int) -> str:

@@ -23,7 +23,7 @@ from envaudit.probe import sections
 DEFAULT_DEADLINE_S = 5.0
 
 # Section to its module.
-ON_REQUEST = {"deep": "envaudit.probe.deep", "files": "envaudit.probe.files"}
+ON_REQUEST = {"deep": "envaudit.probe.deep", "integrity": "envaudit.probe.integrity"}
 
 
 def section_names() -> List[str]:

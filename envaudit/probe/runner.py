@@ -13,6 +13,7 @@ import resource
 import select
 import sys
 import time
+from types import ModuleType
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.probe import Refused, child, interpreter, registry, sections
@@ -35,7 +36,8 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
             workdir: the folder whose repository is meant, default the current one; `~/` is home;
             sections: the names of the sections to read, default all;
             also: sections that are read on request only, beside those;
-            options: what such sections are told;
+            options: what such sections are told, and the node's part in reading a shared environment
+                (see `envaudit.probe.stamp`);
             root: `/`, or a folder with `node.json` and `root/`;
             deadline_s: no section gets more seconds than this;
             tool, captured_at: the version and the time to state, default none and now.
@@ -66,6 +68,8 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
     else:
         context = Context.of_fixture(root)
     _load_ahead(names)
+    if _is_shared(context):
+        _stamp()
     answers = _Round(context, asked, cap_s)
     for chain in _chains(names):
         answers.begin(chain)
@@ -228,8 +232,7 @@ class _Reading:
             self._expect(said["deadline_s"])
             return
         self.rows[self._ahead.pop(0)] = said["row"]
-        if not self._ahead or said["row"]["status"] == "error":
-            # Nobody knows in which state an error left the child: it reads no other section.
+        if not self._ahead or said["last"]:
             self.left, self.done = self._ahead, True
         else:
             self._begin()
@@ -335,8 +338,10 @@ def _read_sections(names: Sequence[str], context: Context, fd: int, latest: floa
     resource.setrlimit(resource.RLIMIT_DATA, _memory_limits())
     for name in names:
         row = _read_section(name, context, fd, latest)
-        _say(fd, {"row": row})
-        if row["status"] == "error":
+        # Nobody knows in which state an error left the child: it reads no other section.
+        last = row["status"] == "error" and not (_is_shared(context) and _stamp().is_left(row))
+        _say(fd, {"row": row, "last": last})
+        if last:
             return
 
 
@@ -349,11 +354,23 @@ def _read_section(name: str, context: Context, fd: int, latest: float) -> Dict[s
         deadline_s = float(getattr(module, "DEADLINE_S", registry.DEFAULT_DEADLINE_S))
         child.arm(max(0.0, min(deadline_s, latest - time.monotonic())))
         _say(fd, {"schema": schema, "deadline_s": deadline_s})
+        if _is_shared(context):
+            return row_of(name, schema, _stamp().read(name, context, module.read))
         return row_of(name, schema, module.read(context))
     except InterpreterUnknown as error:
         return error_row(name, schema, f"the interpreter did not describe itself: {error}")
     except Exception as error:  # a section never raises out of the probe
         return error_row(name, schema, f"{type(error).__name__}: {error}")
+
+
+def _is_shared(context: Context) -> bool:
+    return "shared_prefix" in context.options
+
+
+def _stamp() -> ModuleType:
+    from envaudit.probe import stamp  # only where several nodes are asked
+
+    return stamp
 
 
 def _say(fd: int, what: Mapping[str, Any]) -> None:

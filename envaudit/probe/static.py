@@ -5,24 +5,31 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from envaudit.probe import Refused, registry
 from envaudit.probe.answer import error_row, row_of
 from envaudit.probe.context import Context
 
-SECTIONS = ("conda", "packages", "files")
+SECTIONS = ("conda", "packages", "integrity")
 
 _LIBRARY = re.compile(r"(?:python|pypy)3(?:\.\d+t?)?\Z")
 
 
-def read_prefix(prefix: str, *, tool: str, sections: Sequence[str] = SECTIONS) -> Dict[str, Any]:
+def read_prefix(
+    prefix: str,
+    *,
+    tool: str,
+    sections: Sequence[str] = SECTIONS,
+    options: Optional[Mapping[str, Any]] = None,
+) -> Dict[str, Any]:
     """What stands in a prefix, in the form of a probe's answer.
 
     Args:
         prefix: a conda environment or a virtual environment.
         tool: the version to state.
         sections: of `SECTIONS`.
+        options: what sections are told that are read on request.
 
     Raises:
         Refused: the prefix is no folder.
@@ -31,7 +38,12 @@ def read_prefix(prefix: str, *, tool: str, sections: Sequence[str] = SECTIONS) -
     if not os.path.isdir(prefix):
         raise Refused(f"{prefix} is no folder.")
     context = Context(
-        environ={}, workdir=prefix, launch="local", asked=prefix, interpreter=interpreter_of(prefix)
+        environ={},
+        workdir=prefix,
+        launch="local",
+        asked=prefix,
+        interpreter=interpreter_of(prefix),
+        options=options,
     )
     return {
         "tool": tool,

@@ -9,13 +9,16 @@ from __future__ import annotations
 import ast
 import os
 import re
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from envaudit.probe.context import Context
 from envaudit.probe.elf import texts
 
 _VERSION_LIMIT_BYTES = 1 << 16
 _INIT_LIMIT_BYTES = 1 << 20
+_RECORD_HEAD_BYTES = 1 << 15
+_WHEEL_NEEDS = re.compile(r"^Requires-Dist: nvidia-(cudnn|nccl)-cu\d+==(\d+(?:\.\d+)+)", re.MULTILINE)
+_CONDA_NEEDS = re.compile(r'"(cudnn|nccl) >=(\d+(?:\.\d+)+)[^"]*"')
 # torch._C._cuda_getArchFlags() returns this text; `gfx` names are AMD's.
 _CUDA_FLAGS = re.compile(r"(?:(?:sm|compute)_\d+[a-z]?(?:[ ;,]+|$))+")
 _HIP_FLAGS = re.compile(r"(?:gfx[0-9a-f]+(?::[a-z]+[+-])*(?:[ ;,]+|$))+")
@@ -118,14 +121,46 @@ def packaging_of(context: Context, package: Package) -> str:
     return "conda" if _conda_record(context) else "source"
 
 
-def _conda_record(context: Context) -> bool:
+def _conda_record(context: Context) -> Optional[str]:
+    """The record of conda's package of torch, None where conda did not bring it."""
     folder = os.path.join(context.interpreter.get("prefix", ""), "conda-meta")
     try:
-        return any(
-            name.startswith("pytorch-") and name.endswith(".json") for name in context.list_dir(folder)
-        )
+        names = context.list_dir(folder)
     except OSError:
-        return False
+        return None
+    # pytorch-cuda and pytorch-mutex are other packages, without a version after the first dash.
+    names = [name for name in names if re.fullmatch(r"pytorch-\d[^-]*-[^-]+\.json", name)]
+    return os.path.join(folder, names[0]) if names else None
+
+
+def built_with(context: Context, package: Package, site_names: Sequence[str]) -> Dict[str, str]:
+    """The cuDNN and NCCL that torch was built with, as far as its own package says: `{"nccl": "2.30.7"}`.
+
+    A wheel pins the libraries it was built with (`Requires-Dist: nvidia-nccl-cu13==2.30.7`), a conda
+    package needs at least those (`nccl >=2.27.3.1,<3.0a0`), and the pytorch channel writes cuDNN's into
+    the name of the build (`py3.11_cuda12.1_cudnn8.9.2_0`). What is not said is left out.
+    """
+    said: List[Tuple[str, str]] = []
+    for name in site_names:
+        if re.fullmatch(r"torch-[^-]+\.dist-info", name):
+            said += _said(context, os.path.join(package.entry, name, "METADATA"), _WHEEL_NEEDS)
+    record = _conda_record(context)
+    if record:
+        said += re.findall(r"_(cudnn)(\d+(?:\.\d+)+)_", os.path.basename(record))
+        # The keys of a record are sorted: `depends` stands before the thousands of file names.
+        said += _said(context, record, _CONDA_NEEDS)
+    found: Dict[str, str] = {}
+    for family, version in said:
+        found.setdefault(family, ".".join(version.split(".")[:3]))
+    return found
+
+
+def _said(context: Context, path: str, form: Pattern[str]) -> List[Tuple[str, str]]:
+    try:
+        text = context.read_head(path, _RECORD_HEAD_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return []
+    return form.findall(text)
 
 
 def architectures_of(context: Context, libraries: Dict[str, str], *, hip: bool) -> Optional[List[str]]:
@@ -143,28 +178,6 @@ def architectures_of(context: Context, libraries: Dict[str, str], *, hip: bool) 
                 if form.fullmatch(text.strip()):
                     return [part for part in re.split(r"[ ;,]+", text.strip()) if part]
     return None
-
-
-def static_nccl(context: Context, library: str) -> Optional[str]:
-    """The version of an NCCL that is linked into `library`, None where there is none.
-
-    Builds of conda's pytorch channel do that: no libnccl is needed or shipped, and the text
-    `NCCL version 2.20.5+cuda12.4` stands in libtorch_cuda.so.
-
-    Raises:
-        OSError, NotElf: it cannot be read.
-    """
-    for text in texts(context.real(library), b"NCCL version "):
-        version = nccl_version_in(text)
-        if version:
-            return version
-    return None
-
-
-def nccl_version_in(text: str) -> Optional[str]:
-    """The X.Y.Z of a text `NCCL version X.Y.Z+cudaA.B` that NCCL was built with, else None."""
-    match = re.match(r"NCCL version (\d+\.\d+\.\d+)(?:\+(?:cuda|hip|rocm)[\d.]+)?\s*$", text)
-    return match.group(1) if match else None
 
 
 def preloads_of(context: Context, package: Package) -> List[Tuple[str, str]]:

@@ -28,6 +28,7 @@ class TorchLoading:
     """The loader's view of one torch.
 
     Attributes:
+        libraries: the paths of torch's own libraries, by file name.
         core: the library whose needs matter: libtorch_cuda.so, or that of HIP or the CPU build.
         resolved: the file of every soname that is loaded, None where nothing provides it.
         rules: the loader's rules for this interpreter.
@@ -41,7 +42,7 @@ class TorchLoading:
         self.rules = LoaderRules(context, context.interpreter["executable"])
         self.resolved: Dict[str, Optional[str]] = {}
         self._package = package
-        self._libraries = libraries
+        self.libraries = libraries
         self._by_torch: Tuple[str, ...] = ()
 
     def resolve(self) -> None:
@@ -50,7 +51,7 @@ class TorchLoading:
         Raises:
             LoaderUnknown: it gave no answer.
         """
-        first = [self._libraries[_GLOBAL_DEPS]] if _GLOBAL_DEPS in self._libraries else []
+        first = [self.libraries[_GLOBAL_DEPS]] if _GLOBAL_DEPS in self.libraries else []
         held = {name for path in first for name in self.rules.needs(path)}
         last = self._extension() or self.core
         patterns = torchfiles.preloads_of(self.context, self._package)
@@ -72,7 +73,7 @@ class TorchLoading:
     def damaged(self) -> List[str]:
         """Which of torch's own libraries are no whole ELF files, and why, for a loader that only crashed."""
         texts = []
-        for path in self._libraries.values():
+        for path in self.libraries.values():
             try:
                 read_elf(self.context.real(path))
             except (OSError, NotElf) as error:
@@ -102,7 +103,7 @@ class TorchLoading:
                     break
 
     def taken(self) -> Dict[Family, Taken]:
-        """The loaded copy of every family: needed ones first come first taken, then the opened ones."""
+        """The loaded copy of every family that torch needs: the first that comes is taken."""
         by_torch = {resolve_links(self.context, path) for path in self._by_torch}
         taken: Dict[Family, Taken] = {}
         for name, path in self.resolved.items():
@@ -113,10 +114,6 @@ class TorchLoading:
             if via != "LD_PRELOAD" and resolve_links(self.context, path) in by_torch:
                 via = "torch"
             taken[family] = Taken(path, via)
-        plugin = family_of("libnccl-net.so")
-        found = self._network_plugin(taken)
-        if plugin and found:
-            taken[plugin] = found
         return taken
 
     def askers(self, name: str) -> List[str]:
@@ -136,22 +133,6 @@ class TorchLoading:
             name = asker[0]
             chain.append(asker[1])
         return chain or [self.core]
-
-    def _network_plugin(self, taken: Dict[Family, Taken]) -> Optional[Taken]:
-        """The plugin that NCCL opens at run time; NCCL_NET_PLUGIN names another, or none."""
-        nccl = next((found.path for family, found in taken.items() if family.name in ("nccl", "rccl")), None)
-        plugin = self.context.environ.get("NCCL_NET_PLUGIN", "")
-        if nccl is None or plugin.lower() == "none":
-            return None
-        names = [plugin] if ".so" in plugin else [f"libnccl-net-{plugin}.so"] if plugin else []
-        for name in [*names, "libnccl-net.so"]:
-            if name.startswith("/"):
-                found: Optional[Taken] = Taken(name, "NCCL_NET_PLUGIN") if self.context.exists(name) else None
-            else:
-                found = self.rules.find(name, [nccl, self.core])
-            if found:
-                return found
-        return None
 
     def _list(self, folder: str) -> List[str]:
         try:

@@ -47,6 +47,29 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class Clock:
+    """One node's clock.
+
+    Attributes:
+        node: whose it is.
+        service: its time service, `none`, or empty where none is to be seen.
+        synchronised: None where that is not known.
+        leap: `normal`, or the leap second that is to come; empty where that is not known.
+        offset_ns: how far it is from the report's `clock_basis`, None where that is not known.
+        bound_ns: how far the truth may be from that.
+        apart: whether a finding says that it is off.
+    """
+
+    node: str
+    service: str
+    synchronised: Optional[bool]
+    leap: str = ""
+    offset_ns: Optional[int] = None
+    bound_ns: int = 0
+    apart: bool = False
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything a format may print.
 
@@ -69,6 +92,9 @@ class Report:
         facts: fingerprints to show.
         timeline: history to show, oldest first.
         stages: the steps of the command.
+        clocks: clocks to show.
+        clock_basis: what their offsets are relative to: `median` of all, the middle of a `pair`, this
+            machine's clock (`here`), or nothing (`alone`).
     """
 
     command: str
@@ -88,6 +114,8 @@ class Report:
     facts: Tuple[Fingerprint, ...] = ()
     timeline: Tuple[Moment, ...] = ()
     stages: Tuple[Stage, ...] = ()
+    clocks: Tuple[Clock, ...] = ()
+    clock_basis: str = "alone"
 
 
-__all__ = ["Moment", "Report", "Stage"]
+__all__ = ["Clock", "Moment", "Report", "Stage"]

@@ -8,7 +8,7 @@ from typing import Any, Dict, Tuple
 from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding
 from envaudit.model.fingerprint import Fingerprint, Missing
-from envaudit.report import Moment, Report
+from envaudit.report import Clock, Moment, Report
 
 SCHEMA = 1
 
@@ -49,7 +49,23 @@ def envelope(report: Report) -> Dict[str, Any]:
         document["facts"] = {one.node: _fingerprint(one, report.sections) for one in report.facts}
     if report.timeline:
         document["timeline"] = [_moment(moment) for moment in report.timeline]
+    if report.clocks:
+        document["clocks"] = {
+            "basis": report.clock_basis,
+            "nodes": {clock.node: _clock(clock) for clock in report.clocks},
+        }
     return document
+
+
+def _clock(clock: Clock) -> Dict[str, Any]:
+    return {
+        "service": clock.service or None,
+        "synchronised": clock.synchronised,
+        "leap": clock.leap or None,
+        "offset_ns": clock.offset_ns,
+        "bound_ns": None if clock.offset_ns is None else clock.bound_ns,
+        "apart": clock.apart,
+    }
 
 
 def _finding(finding: Finding, places: Dict[int, int]) -> Dict[str, Any]:

@@ -15,7 +15,6 @@ from envaudit.model.drift import Drift
 from envaudit.model.pathpattern import PathPattern, patterns_of
 
 EXACTLY = "exactly"
-AS_A_VERSION = "as a version"
 AS_A_SET = "as a set"
 WITHIN = "within a tolerance"
 NOT_AT_ALL = "not at all"
@@ -43,11 +42,12 @@ class Entry(NamedTuple):
 
 
 ENTRIES: Sequence[Entry] = (
+    Entry("integrity/**", NOT_AT_ALL, "info", "Told of each node that has it, whatever the others have."),
     Entry("git/commit", EXACTLY, "error", "Ranks that run other code compute other numbers."),
     Entry("git/dirty", EXACTLY, "warning", "Somebody changed the code on these nodes alone."),
     Entry("git/**", EXACTLY, "warning", "The repository is in another state."),
     Entry("host/architecture", EXACTLY, "error", "No binary of one runs on the other."),
-    Entry("host/kernel", AS_A_VERSION, "warning", "Other drivers, schedulers and limits."),
+    Entry("host/kernel", EXACTLY, "warning", "Other drivers, schedulers and limits."),
     Entry("host/distribution/**", EXACTLY, "warning", "Other system libraries."),
     Entry("host/clocksource", EXACTLY, "warning", "Reading the time costs a hundred times more on some."),
     Entry("host/**", EXACTLY, "warning", "The machine is set up in another way."),
@@ -81,7 +81,7 @@ def severity_of(path: str) -> str:
 def is_alike(drift: Drift) -> bool:
     """Whether the values that differ are still alike in the way in which they are compared."""
     entry = entry_of(drift.path)
-    if entry is None or entry.compared in (EXACTLY, AS_A_VERSION):
+    if entry is None or entry.compared == EXACTLY:
         return False
     if entry.compared == NOT_AT_ALL:
         return True

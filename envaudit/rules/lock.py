@@ -7,6 +7,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from envaudit.model.drift import Drift, split_path
 from envaudit.model.fingerprint import Fingerprint
+from envaudit.rules.integrity import told_of_files
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Evidence, Found, rule
 
@@ -126,31 +127,17 @@ def other_hash(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     scope="node",
     title="files changed on disk since their install",
     why="What runs is not what any package holds.",
-    needs=("files",),
+    needs=("integrity",),
     how_to_fix=_SAME_ENVIRONMENT,
 )
 def files_changed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """Files of a package that are gone or hash otherwise; what pip replaced is EA207's."""
-    packages: Dict[str, List[Tuple[str, List[str], int]]] = {}
-    for fingerprint in evidence.fingerprints:
-        over = {conda for conda, _, _ in _over_conda(fingerprint)}
-        facts = _facts(fingerprint, "files")
-        counts = _mapping(facts.get("counts"))
-        for state in ("changed", "missing"):
-            for package, paths in _mapping(facts.get(state)).items():
-                if package not in over and isinstance(paths, list):
-                    count = _mapping(counts.get(state)).get(package, len(paths))
-                    lines = [f"{path} is {state}" if state == "missing" else str(path) for path in paths]
-                    assert isinstance(count, int)
-                    packages.setdefault(package, []).append((fingerprint.node, lines, count))
-    for package, seen in sorted(packages.items()):
-        nodes = tuple(sorted({node for node, _, _ in seen}))
-        lines = sorted({line for _, of_node, _ in seen for line in of_node})
-        count = max(sum(count for node, _, count in seen if node == name) for name in nodes)
-        files = "1 file" if count == 1 else f"{count} files"
-        yield Found(
-            f"{package}: {files} changed on disk since the install", nodes, "files/changed", tuple(lines)
-        )
+    """Files of a package that are gone or other than recorded; what pip replaced is EA207's."""
+    over = {
+        (fingerprint.node, conda)
+        for fingerprint in evidence.fingerprints
+        for conda, _, _ in _over_conda(fingerprint)
+    }
+    yield from told_of_files(evidence, ("changed", "missing"), "changed on disk since the install", over)
 
 
 @rule(

@@ -27,7 +27,9 @@ SUBJECTS: Mapping[str, Tuple[int, int]] = {
     "clock": (150, 199),
     "lock": (200, 209),
     "packages": (210, 219),
-    "libraries": (220, 239),
+    "libraries": (220, 249),
+    "loaded": (250, 259),
+    "integrity": (260, 269),
     "drift": (290, 299),
     "gpu": (300, 329),
     "driver": (330, 359),
@@ -54,6 +56,7 @@ class Evidence:
         references: fingerprints that the nodes were held against.
         comparing: whether the run was asked for a comparison at all.
         unmatched: what the user asked for alone and no node has a fact of.
+        clocks_asked: whether the run was asked how far the clocks are apart.
         claims: rule id → the differences that this rule is to speak of; `judge` deals them out.
         unused_waivers: those that matched nothing; `judge` finds them.
     """
@@ -67,6 +70,7 @@ class Evidence:
     unmatched: Tuple[str, ...] = ()
     claims: Mapping[str, Tuple[Claim, ...]] = field(default_factory=dict)
     unused_waivers: Tuple[Waiver, ...] = ()
+    clocks_asked: bool = False
 
     @property
     def everything(self) -> Tuple[Fingerprint, ...]:

@@ -6,6 +6,10 @@ The parent ends every process of the run when the deadline passes or when standa
 which is also what a killed controller or a broken connection looks like. All of them are in one
 process group: the probe's children stay in the group they are born into.
 
+Where the header asks for it, the parent stays for a while when the answer is out, and answers each
+ping, a line on standard input, with its clock and that line. Pings come after the answer: before it
+they might come between two pieces of a frame.
+
 `-S` is not passed: with it a virtual environment would report its base prefix.
 """
 
@@ -22,10 +26,15 @@ OLDEST_PYTHON = (3, 8)
 STOP = b"@envaudit-stop "
 STOPS = ("python", "header", "size", "digest", "place")
 
+# What the answer to a ping begins with: `@envaudit-pong <nanoseconds since the epoch> <the ping>`.
+PONG = b"@envaudit-pong "
+
 MAX_HEADER_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = 16 * 1024 * 1024
 # Long enough for a payload on a slow line; the header then brings the run's own deadline.
 HEADER_DEADLINE_S = 60
+# How long the pings may go on once the answer is out.
+PINGS_S = 5
 
 # The text must survive the quoting of every login shell (sh, bash, csh, fish) inside one pair of
 # single quotes, and csh besides takes no newline there: so no ' \ ! and ~ stands for the newline.
@@ -91,17 +100,22 @@ if child==0:
  os.dup2(os.open("/dev/null",os.O_RDONLY),0)
  sys.path.insert(0,path)
  from envaudit.transport.node import answer
- answer(header)
+ code=answer(header)
  sys.stdout.flush()
- os._exit(0)
+ os._exit(code or 0)
+through=[]
 def end(*why):
+ if through:os._exit(0)
  if place:os.unlink(place)
  os.killpg(0,signal.SIGKILL)
 def watch():
  left=1
  while left>0:
   left=began+deadline_s-time.monotonic()
-  if select.select([0],[],[],max(left,0))[0] and not os.read(0,65536):left=0
+  if select.select([0],[],[],max(left,0))[0]:
+   ping=os.read(0,64)
+   if ping:os.write(1,b"@envaudit-pong %d "%time.time_ns()+ping)
+   else:left=0
  end()
 signal.signal(signal.SIGALRM,end)
 signal.alarm(int(deadline_s)+2)
@@ -110,6 +124,10 @@ import _thread
 _thread.start_new_thread(watch,())
 status=os.waitpid(child,0)[1]
 if place:os.unlink(place)
+if status==0 and header.get("pings"):
+ place=""
+ through.append(1)
+ time.sleep({pings_s})
 os._exit(status>>8 if status>255 else 128+status if status else 0)
 """
 
@@ -119,6 +137,7 @@ def _one_line() -> str:
         header_deadline_s=HEADER_DEADLINE_S,
         max_header_bytes=MAX_HEADER_BYTES,
         max_payload_bytes=MAX_PAYLOAD_BYTES,
+        pings_s=PINGS_S,
     )
     text = _FIRST.format(oldest=OLDEST_PYTHON, rest=rest.replace("\n", "~"))
     assert not set(text) & set("'\\!\n"), "the text would not survive a login shell"
@@ -152,11 +171,18 @@ def payload_of(zip_bytes: bytes) -> Payload:
 
 
 def header_line(
-    payload: Payload, *, nonce: str, node: str, deadline_s: float, request: Mapping[str, Any]
+    payload: Payload,
+    *,
+    nonce: str,
+    node: str,
+    deadline_s: float,
+    request: Mapping[str, Any],
+    pings: bool = False,
 ) -> bytes:
     """The line that announces a payload: sizes and digest for BOOT, the rest for the zip.
 
-    `deadline_s` counts from the start of the node's Python.
+    `deadline_s` counts from the start of the node's Python; with `pings` it stays for them once the
+    answer is out, until standard input closes.
 
     Raises:
         ValueError: longer than BOOT takes.
@@ -168,6 +194,7 @@ def header_line(
         "node": node,
         "deadline_s": deadline_s,
         "request": dict(request),
+        "pings": pings,
     }
     line = json.dumps(header, separators=(",", ":"), ensure_ascii=True).encode("ascii") + b"\n"
     if len(line) > MAX_HEADER_BYTES:

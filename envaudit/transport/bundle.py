@@ -45,6 +45,7 @@ NODE_SIDE = (
         f"report/{name}.py"
         for name in (
             "__init__",
+            "clocks",
             "facts",
             "json",
             "layout",

@@ -10,6 +10,7 @@ from envaudit.errors import InputError
 from envaudit.model.codec import expect, fingerprint_of_answer, parse_json
 from envaudit.model.fingerprint import Fingerprint, Missing
 from envaudit.transport import boot, causes, frames
+from envaudit.transport.clockoffset import SILENCE_S, Measure, Timebase, noted
 from envaudit.transport.engine import Listener
 from envaudit.transport.interface import Request, Target, Transport
 from envaudit.transport.node import ANSWER_SCHEMA
@@ -28,8 +29,10 @@ def new_nonce() -> str:
 class Conversation(Listener):
     """Sends BOOT its header and payload, and reads the answer within the limits.
 
+    Once that is whole the node is sent the pings of its `Measure`, where it has one.
+
     Attributes:
-        result: the node's fingerprint, or why there is none; None while that is open.
+        result: the node's fingerprint as it came, or why there is none; None while that is open.
         refused: why the probe would not run, "" when it did.
     """
 
@@ -42,6 +45,8 @@ class Conversation(Listener):
         tool: str,
         nonce: str,
         when_through: Callable[[str, str], None],
+        timebase: Timebase,
+        measure: Measure | str,
     ) -> None:
         super().__init__()
         self.target = target
@@ -53,6 +58,9 @@ class Conversation(Listener):
         self._tool = tool
         self._when_through = when_through
         self._nonce = nonce
+        self._timebase = timebase
+        self._measure = measure
+        self._pinging: Measure | None = None
         self._reader = frames.Reader(nonce, watch_for=boot.STOP)
         self._complaint = b""
         self._heard_bytes = 0
@@ -77,12 +85,39 @@ class Conversation(Listener):
 
     def hear(self, node: str, client: Any, chunk: bytes, *, is_stderr: bool) -> None:
         """A piece of output from a command of this machine."""
-        if self.take(chunk, is_stderr=is_stderr) and client is not None:
+        heard_ns = self._timebase.now_ns()
+        if self._pinging is not None:
+            if client is not None and not is_stderr:
+                self._go_on(self._pinging, client, chunk, heard_ns)
+        elif self.take(chunk, is_stderr=is_stderr) and client is not None:
             if self._reader.whole:
-                client._set_write_eof(client.worker.SNAME_STDIN)
-                client.set_nextfire(_LEAVE_S)
+                self._ping_or_dismiss(client, self.result)
             else:
                 client.abort()
+
+    def _ping_or_dismiss(self, client: Any, result: Fingerprint | Missing | None) -> None:
+        if isinstance(self._measure, Measure) and isinstance(result, Fingerprint):
+            self._pinging = self._measure
+            client.set_nextfire(SILENCE_S)
+            client._write(client.worker.SNAME_STDIN, self._measure.begin())
+        else:
+            _dismiss(client)
+
+    def _go_on(self, measure: Measure, client: Any, chunk: bytes, heard_ns: int) -> None:
+        """Take a pong and send the next ping, or let the node go."""
+        ping = measure.hear(chunk, heard_ns)
+        if ping:
+            client._write(client.worker.SNAME_STDIN, ping)
+        elif measure.done:
+            self._pinging = None
+            _dismiss(client)
+
+    @property
+    def outcome(self) -> Fingerprint | Missing | None:
+        """The result, with how far the node's clock is off among its notes where that was asked for."""
+        if isinstance(self.result, Fingerprint) and self._measure:
+            return noted(self.result, self._timebase, self._measure)
+        return self.result
 
     def late(self, node: str) -> None:
         """The node's time is over."""
@@ -102,6 +137,7 @@ class Conversation(Listener):
             request=self._request.for_probe(
                 launch=self._transport.launch, tool=self._tool, python=self.target.python
             ),
+            pings=isinstance(self._measure, Measure),
         )
         worker.write(header)
         worker.write(payload.zip_bytes)
@@ -199,3 +235,9 @@ class Conversation(Listener):
             complaint=self._complaint.decode("utf-8", "replace"),
             last_line=self._reader.last_line.decode("utf-8", "replace"),
         )
+
+
+def _dismiss(client: Any) -> None:
+    """Close the node's standard input, which ends what is left of the run there."""
+    client._set_write_eof(client.worker.SNAME_STDIN)
+    client.set_nextfire(_LEAVE_S)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ClusterShell.Propagation import RouteResolvingError
 from ClusterShell.Task import Task
@@ -16,9 +17,11 @@ from envaudit._version import __version__
 from envaudit.errors import Interrupted, UsageError
 from envaudit.model.fingerprint import Fingerprint, Missing, Snapshot
 from envaudit.transport import causes, program
+from envaudit.transport.clockoffset import Measure, Timebase
 from envaudit.transport.conversation import Conversation, new_nonce
 from envaudit.transport.engine import new_task
 from envaudit.transport.interface import Progress, Request, Target, Transport, check_targets
+from envaudit.transport.pacing import spread_s, start_all
 from envaudit.transport.parcel import Parcel
 from envaudit.transport.tree import Relay, by_interpreter, draws_tree
 
@@ -42,6 +45,28 @@ def gather(
     """
     check_targets(targets)
     transport.check(targets)
+    if request.every_node or len(targets) == 1:
+        return _ask(transport, targets, request, progress)
+    # Not for this machine alone, where the import would be a tenth of the work.
+    from envaudit.transport.sharing import Sharing, first_round, later_round
+
+    first = first_round(request, reader=targets[0].node)
+    sharing = Sharing(_ask(transport, targets, request, progress, request_of=first))
+    while readers := sharing.next_readers():
+        chosen = [target for target in targets if target.node in readers]
+        sharing.take(_ask(transport, chosen, later_round(request, sharing.sections)))
+    return sharing.snapshot()
+
+
+def _ask(
+    transport: Transport,
+    targets: Sequence[Target],
+    request: Request,
+    progress: Progress | None = None,
+    *,
+    request_of: Callable[[str, bool], Request] | None = None,
+) -> Snapshot:
+    """One round; `request_of(node, through_tree)` is what a node is asked where they are not asked alike."""
     parcel = Parcel(compressed=transport.remote)
 
     def through(node: str, outcome: str) -> None:
@@ -53,9 +78,14 @@ def gather(
     try:
         with_tree = transport.through_tree and draws_tree(task)
         shared = new_nonce()
+        timebase = Timebase.start()
         for target in targets:
             nonce = shared if with_tree else new_nonce()
-            talks.append(Conversation(transport, target, request, parcel, __version__, nonce, through))
+            measure = _measure(transport, request, timebase, with_tree=with_tree)
+            asked = request_of(target.node, with_tree) if request_of else request
+            talks.append(
+                Conversation(transport, target, asked, parcel, __version__, nonce, through, timebase, measure)
+            )
         if with_tree:
             parcel.make()
             _run_through_tree(task, transport, talks, request)
@@ -73,6 +103,17 @@ def gather(
     return _snapshot(transport, talks)
 
 
+def _measure(transport: Transport, request: Request, timebase: Timebase, *, with_tree: bool) -> Measure | str:
+    """What a node's clock is measured with, or why it is not; "" where nobody wants to know."""
+    wanted = not request.sections or "clock" in request.sections
+    if not wanted or not request.pings.most or transport.launch == "local":
+        return ""
+    if with_tree:
+        # What a gateway passes on it collects first, and to all nodes it passes the same.
+        return "ClusterShell's gateways pass no pings on"
+    return Measure(timebase, request.pings)
+
+
 def _affordable(fanout: int) -> int:
     """As many nodes at a time as the limit of open files allows: three pipes each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -85,8 +126,10 @@ def _affordable(fanout: int) -> int:
 
 
 def _run(task: Task, transport: Transport, talks: Sequence[Conversation], request: Request) -> None:
-    for talk in talks:
+    def start(talk: Conversation) -> None:
         transport.start(task, [talk.target.node], talk.target.python, talk, request.timeout_s)
+
+    start_all(task, [partial(start, talk) for talk in talks])
     _resume(task, talks, request)
 
 
@@ -113,7 +156,7 @@ def _run_through_tree(
 def _resume(task: Task, talks: Sequence[Conversation], request: Request) -> None:
     waves = math.ceil(len(talks) / max(1, task.info("fanout")))
     try:
-        task.resume(timeout=waves * (request.timeout_s + _SLACK_S))
+        task.resume(timeout=waves * (request.timeout_s + _SLACK_S) + spread_s(len(talks)))
     except TaskTimeoutError:
         for talk in talks:
             talk.late(talk.target.node)
@@ -125,8 +168,9 @@ def _snapshot(transport: Transport, talks: Sequence[Conversation]) -> Snapshot:
     for talk in talks:
         if talk.refused and transport.launch == "local":
             raise UsageError(talk.refused)
-        if isinstance(talk.result, Fingerprint):
-            fingerprints.append(talk.result)
+        outcome = talk.outcome
+        if isinstance(outcome, Fingerprint):
+            fingerprints.append(outcome)
         else:
-            missing[talk.target.node] = talk.result or Missing("crashed", "the command left no trace")
+            missing[talk.target.node] = outcome or Missing("crashed", "the command left no trace")
     return Snapshot(tuple(fingerprints), missing)

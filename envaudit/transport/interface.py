@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from envaudit.errors import UsageError
 from envaudit.model.codec import NODE_NAME
+from envaudit.transport.clockoffset import PASSING, Effort
 
 # A section that hangs must not cost its node the rest: it is given up this long before the node is.
 _MARGIN = 0.2
@@ -37,6 +38,8 @@ class Request(NamedTuple):
         fanout: how many nodes are asked at a time.
         also: sections that are read on request only, beside those of `sections`.
         options: what such sections are told, `{"integrity": "size"}`.
+        pings: by how many of them each node's clock is measured, where section clock is read.
+        every_node: whether each node reads its environment itself, also one that nodes share.
     """
 
     sections: tuple[str, ...] = ()
@@ -45,6 +48,8 @@ class Request(NamedTuple):
     fanout: int = 64
     also: tuple[str, ...] = ()
     options: Mapping[str, Any] = MappingProxyType({})
+    pings: Effort = PASSING
+    every_node: bool = False
 
     def for_probe(self, *, launch: str, tool: str, python: str) -> dict[str, Any]:
         """The request as the probe reads it."""

@@ -19,8 +19,12 @@ ANSWER_SCHEMA = 1
 _MAX_REASON_CHARACTERS = 500
 
 
-def answer(header: Mapping[str, Any]) -> None:
-    """Write what the probe says of this machine, or why it says nothing, to standard output."""
+def answer(header: Mapping[str, Any]) -> int:
+    """Write what the probe says of this machine, or why it says nothing, to standard output.
+
+    Returns:
+        The exit status: 0 when all of it is out.
+    """
     # A collection in each of the probe's children would copy the pages they share; none lives long.
     gc.disable()
     said: Dict[str, Any] = {"schema": ANSWER_SCHEMA}
@@ -46,6 +50,8 @@ def answer(header: Mapping[str, Any]) -> None:
             _write(line)
     except BrokenPipeError:
         sys.stderr.write("the controller went away before the answer was whole\n")
+        return 1
+    return 0
 
 
 def _write(line: bytes) -> None:

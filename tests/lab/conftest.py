@@ -12,7 +12,7 @@ from typing import Iterator
 
 import pytest
 
-from tests.lab import chrony
+from tests.lab import chrony, faketime
 from tests.lab.cluster import Cluster
 from tests.lab.command import Command, over_ssh
 from tests.lab.faults import Faults
@@ -59,6 +59,15 @@ def chrony_cluster() -> Iterator[Cluster]:
     _demand("cluster", "chrony")
     with Cluster(3) as cluster:
         chrony.start(cluster)
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def clock_cluster() -> Iterator[Cluster]:
+    """Sixteen nodes whose clocks can be set apart from each other."""
+    _demand("cluster", "faketime")
+    with Cluster(16) as cluster:
+        faketime.start(cluster)
         yield cluster
 
 

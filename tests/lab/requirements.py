@@ -18,6 +18,7 @@ _PROGRAMS = {
         ("nsenter", "util-linux"),
     ),
     "chrony": (("chronyd", "chrony"), ("chronyc", "chrony")),
+    "faketime": (("faketime", "faketime"),),
     "slurm": (
         ("slurmctld", "slurm-wlm"),
         ("slurmd", "slurm-wlm"),
@@ -31,7 +32,7 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def missing(part: str) -> List[str]:
-    """Why `part` ("cluster", "chrony", "slurm", "compiler") cannot run here; empty where it can."""
+    """Why `part`, a key of `_PROGRAMS`, cannot run here; empty where it can."""
     reasons = []
     if part == "cluster":
         if os.geteuid() != 0:

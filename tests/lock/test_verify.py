@@ -45,7 +45,7 @@ def test_verify_reads_a_prefix_without_running_anything_of_it(workplace: Workpla
     python = env / "bin/python3.10"
     python.write_text(f"#!/bin/sh\ntouch {workplace.folder}/ran\n")
     (env / SITE / "evil.pth").write_text(f"import os; os.system('touch {workplace.folder}/ran')\n")
-    assert 0 == workplace.run("verify", LOCK, "--prefix", "env", "--no-files").code
+    assert 0 == workplace.run("verify", LOCK, "--prefix", "env", "--integrity", "none").code
     assert not (workplace.folder / "ran").exists()
 
 
@@ -97,7 +97,7 @@ def test_verify_names_missing_and_extra_packages(workplace: Workplace, env: Path
     (env / "conda-meta/wheel-0.43.0-pyhd8ed1ab_1.json").unlink()
     record = json.loads((env / NUMPY_RECORD).read_text())
     (env / "conda-meta/scipy-1.13.0-0.json").write_text(json.dumps({**record, "name": "scipy", "files": []}))
-    ended = workplace.run("verify", LOCK, "--prefix", "env", "--no-files", "--format", "json")
+    ended = workplace.run("verify", LOCK, "--prefix", "env", "--integrity", "none", "--format", "json")
     assert (1, ["EA200", "EA201"]) == (ended.code, ended.rules)
     paths = [finding["path"] for finding in ended.json["findings"]]
     assert ["conda/packages/wheel", "conda/packages/scipy"] == paths
@@ -183,7 +183,7 @@ def test_verify_holds_the_pip_part_too(workplace: Workplace, tmp_path: Path) -> 
     assert (1, True) == (ended.code, "EA206  pip:tiny-tool: 1 file changed" in ended.out), ended.out
     entries[1]["version"] = "1.2.4"
     write_lock(tmp_path / LOCK, entries)
-    ended = workplace.run("verify", LOCK, "--prefix", "env", "--no-files", "--format", "json")
+    ended = workplace.run("verify", LOCK, "--prefix", "env", "--integrity", "none", "--format", "json")
     assert (1, ["EA202"]) == (ended.code, ended.rules)
 
 
@@ -212,7 +212,18 @@ def test_verify_of_what_cannot_be_says_why(
 
 def test_verify_for_another_platform_than_the_lock_s_is_no_pass(workplace: Workplace, env: Path) -> None:
     """Nothing could be compared, so nothing passes."""
-    words = ("verify", LOCK, "--prefix", "env", "--platform", "osx-arm64", "--no-files", "--format", "json")
+    words = (
+        "verify",
+        LOCK,
+        "--prefix",
+        "env",
+        "--platform",
+        "osx-arm64",
+        "--integrity",
+        "none",
+        "--format",
+        "json",
+    )
     ended = workplace.run(*words)
     assert 1 == ended.code
     assert "EA209" in ended.rules

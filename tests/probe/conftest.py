@@ -57,6 +57,7 @@ def make_node(tmp_path: Path) -> Callable[..., Context]:
             workdir=str(node.pop("workdir", "/")),
             launch=str(node.pop("launch", "ssh")),
             interpreter=node.pop("interpreter", {}),  # type: ignore[arg-type]
+            options=node.pop("options", {}),  # type: ignore[arg-type]
             node=node,
         )
 

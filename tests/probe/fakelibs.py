@@ -289,6 +289,7 @@ def build_torch(
     installer: str = "pip",
     preloads: str = "",
     libraries_in: str = "",
+    requires: Sequence[str] = (),
 ) -> str:
     """A `torch` folder as the probe reads it, with version.py, dist-info and torch/lib.
 
@@ -297,6 +298,7 @@ def build_torch(
     Nothing of it can be imported: __init__.py raises. `preloads` is the body of its
     `_load_global_deps`, from which the probe reads what torch loads by path. `libraries_in` is the
     folder that holds the libraries where torch/lib has only links to them, as conda-forge lays it out.
+    `requires` are lines of its record.
     """
     folder = os.path.join(site_packages, "torch")
     library = os.path.join(folder, "lib")
@@ -313,7 +315,7 @@ def build_torch(
     for stale in os.listdir(site_packages):
         if stale.startswith("torch-") and stale.endswith(".dist-info"):
             shutil.rmtree(os.path.join(site_packages, stale))
-    write_dist_info(site_packages, "torch", version, installer=installer)
+    write_dist_info(site_packages, "torch", version, installer=installer, requires=requires)
     text = f'const char flags_text[] = "{architectures}"; const char *flags(void) {{ return flags_text; }}'
     torch_python_needs = ["libtorch_cpu.so"] + (["libtorch_cuda.so"] if cuda else [])
     compile_library(os.path.join(library, "libtorch_cpu.so"), "int at_cpu;", soname="libtorch_cpu.so")
@@ -383,15 +385,20 @@ def build_stack(
         ("nvidia-cublas", cublas + ".3"),
     ):
         write_dist_info(site_packages, name, version)
-    options: Dict[str, object] = {"search": search, **(torch_options or {})}
+    requires = [f"nvidia-cudnn-cu13=={cudnn}.43", f"nvidia-nccl-cu13=={nccl}"]
+    options: Dict[str, object] = {"search": search, "requires": requires, **(torch_options or {})}
     return build_torch(site_packages, torch, cuda=cudart, **options)  # type: ignore[arg-type]
 
 
-def write_dist_info(site_packages: str, name: str, version: str, *, installer: str = "pip") -> str:
+def write_dist_info(
+    site_packages: str, name: str, version: str, *, installer: str = "pip", requires: Sequence[str] = ()
+) -> str:
     """An installed distribution's own record: METADATA, INSTALLER, RECORD."""
     folder = os.path.join(site_packages, f"{name.replace('-', '_')}-{version}.dist-info")
     os.makedirs(folder, exist_ok=True)
-    _write(os.path.join(folder, "METADATA"), f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    lines = [f'Requires-Dist: {line}; platform_system == "Linux"\n' for line in requires]
+    _write(os.path.join(folder, "METADATA"), head + "".join(lines))
     _write(os.path.join(folder, "INSTALLER"), installer + "\n")
     _write(os.path.join(folder, "RECORD"), "")
     return folder

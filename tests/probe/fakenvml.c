@@ -114,6 +114,12 @@ static int gpu_of(void *handle) {
         DEVICE(function);                                             \
         return numbers(get(gpu, key, otherwise), 1, into);            \
     }
+#define NUMBER2(function, key, otherwise)                             \
+    int function(void *handle, unsigned which, unsigned *into) {      \
+        (void)which;                                                  \
+        DEVICE(function);                                             \
+        return numbers(get(gpu, key, otherwise), 1, into);            \
+    }
 #define PAIR(function, key, otherwise)                                \
     int function(void *handle, unsigned *current, unsigned *pending) {\
         DEVICE(function);                                             \
@@ -147,6 +153,11 @@ int nvmlDeviceGetCount_v2(unsigned *into) {
     SYSTEM(nvmlDeviceGetCount);
     return numbers(get(-1, "count", "8"), 1, into);
 }
+struct confidential { unsigned environment, feature, devtools; };
+int nvmlSystemGetConfComputeState(struct confidential *into) {
+    SYSTEM(nvmlSystemGetConfComputeState);
+    return numbers(get(-1, "confidential", "0,0,0"), 3, (unsigned *)into);
+}
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **into) {
     if ((int)index >= atoi(get(-1, "count", "8"))) return INVALID;
     int told = enter((int)index, "nvmlDeviceGetHandleByIndex");
@@ -166,7 +177,9 @@ int nvmlDeviceGetName(void *handle, char *into, unsigned size) {
 int nvmlDeviceGetUUID(void *handle, char *into, unsigned size) {
     DEVICE(nvmlDeviceGetUUID);
     char uuid[WIDTH];
-    snprintf(uuid, sizeof uuid, "%.60s-%012d", get(gpu, "uuid", "GPU-5eed0000-0000-4000-8000"), gpu);
+    const char *kind = (long)handle < MIG_BASE ? "GPU" : "MIG";
+    int number = (long)handle < MIG_BASE ? gpu : (int)((long)handle - MIG_BASE);
+    snprintf(uuid, sizeof uuid, "%s-%.60s-%012d", kind, get(gpu, "uuid", "5eed0000-0000-4000-8000"), number);
     return text(uuid, into, size);
 }
 TEXT(nvmlDeviceGetSerial, "serial", "1650000000000")
@@ -175,6 +188,22 @@ TEXT(nvmlDeviceGetInforomImageVersion, "inforom", "G520.0200.00.05")
 int nvmlDeviceGetGspFirmwareVersion(void *handle, char *into) {
     DEVICE(nvmlDeviceGetGspFirmwareVersion);
     return text(get(gpu, "gsp", get(-1, "driver", "550.54.15")), into, 80);
+}
+int nvmlDeviceGetVirtualizationMode(void *handle, unsigned *into) {
+    DEVICE(nvmlDeviceGetVirtualizationMode);
+    return numbers(get(gpu, "virtualization", "0"), 1, into);
+}
+struct addressing { unsigned version, value; };
+int nvmlDeviceGetAddressingMode(void *handle, struct addressing *into) {
+    DEVICE(nvmlDeviceGetAddressingMode);
+    return numbers(get(gpu, "addressing", "0"), 1, &into->value);
+}
+int nvmlDeviceGetDriverModel_v2(void *handle, unsigned *current, unsigned *pending) {
+    DEVICE(nvmlDeviceGetDriverModel);
+    unsigned pair[2]; /* a Windows driver alone has one */
+    told = numbers(get(gpu, "driver_model", "none"), 2, pair);
+    if (!told) *current = pair[0], *pending = pair[1];
+    return told;
 }
 int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {
     DEVICE(nvmlDeviceGetCudaComputeCapability);
@@ -185,6 +214,17 @@ int nvmlDeviceGetMemoryInfo(void *handle, unsigned long long *into) {
     into[0] = strtoull(get(gpu, "memory_mib", "81559"), 0, 10) << 20;
     into[2] = strtoull(get(gpu, "memory_used_mib", "1"), 0, 10) << 20;
     into[1] = into[0] - into[2];
+    return OK;
+}
+struct memory { unsigned version; unsigned long long total, reserved, unused, used; };
+int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory *into) {
+    DEVICE(nvmlDeviceGetMemoryInfo_v2);
+    const char *reserved = get(gpu, "memory_reserved_mib", "1");
+    if (!strcmp(reserved, "none")) return NOT_SUPPORTED;
+    into->total = strtoull(get(gpu, "memory_mib", "81559"), 0, 10) << 20;
+    into->reserved = strtoull(reserved, 0, 10) << 20;
+    into->used = (strtoull(get(gpu, "memory_used_mib", "1"), 0, 10) << 20) - into->reserved;
+    into->unused = into->total - into->used - into->reserved;
     return OK;
 }
 struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
@@ -198,6 +238,8 @@ int nvmlDeviceGetPciInfo_v3(void *handle, struct pci *into) {
 }
 PAIR(nvmlDeviceGetEccMode, "ecc", "1,1")
 PAIR(nvmlDeviceGetMigMode, "mig", "0,0")
+PAIR(nvmlDeviceGetGspFirmwareMode, "gsp_mode", "1,1")
+PAIR(nvmlDeviceGetPowerManagementLimitConstraints, "power_bounds_mw", "200000,700000")
 NUMBER(nvmlDeviceGetPersistenceMode, "persistence", "1")
 NUMBER(nvmlDeviceGetComputeMode, "compute_mode", "0")
 NUMBER(nvmlDeviceGetPowerManagementLimit, "power_mw", "700000")
@@ -236,10 +278,9 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *
     return nvmlDeviceGetCurrentClocksEventReasons(handle, into);
 }
 int nvmlDeviceGetTotalEccErrors(void *handle, unsigned kind, unsigned counter, unsigned long long *into) {
-    (void)counter;
     DEVICE(nvmlDeviceGetTotalEccErrors);
     unsigned pair[2];
-    told = numbers(get(gpu, "ecc_errors", "0,0"), 2, pair);
+    told = numbers(get(gpu, counter ? "ecc_errors_aggregate" : "ecc_errors", "0,0"), 2, pair);
     *into = pair[kind & 1];
     return told;
 }
@@ -251,6 +292,24 @@ int nvmlDeviceGetRemappedRows(void *handle, unsigned *correctable, unsigned *unc
     if (!told) *correctable = all[0], *uncorrectable = all[1], *pending = all[2], *failure = all[3];
     return told;
 }
+struct sram { unsigned version; unsigned long long counts[11]; unsigned exceeded; };
+int nvmlDeviceGetSramEccErrorStatus(void *handle, struct sram *into) {
+    DEVICE(nvmlDeviceGetSramEccErrorStatus);
+    memset(into->counts, 0, sizeof into->counts);
+    return numbers(get(gpu, "sram_threshold_exceeded", "0"), 1, &into->exceeded);
+}
+/* Before Ampere: pages retired for single and for double bit errors, and whether more wait. */
+int nvmlDeviceGetRetiredPages(void *handle, unsigned cause, unsigned *count, unsigned long long *into) {
+    DEVICE(nvmlDeviceGetRetiredPages);
+    unsigned pair[2];
+    told = numbers(get(gpu, "retired", "none"), 2, pair);
+    if (told) return told;
+    if (pair[cause & 1] > *count) { *count = pair[cause & 1]; return TOO_SMALL; }
+    *count = pair[cause & 1];
+    for (unsigned i = 0; i < *count; i++) into[i] = 4096ull * i;
+    return OK;
+}
+NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, "retired_pending", "none")
 
 int nvmlDeviceGetNvLinkState(void *handle, unsigned link, unsigned *into) {
     DEVICE(nvmlDeviceGetNvLinkState);
@@ -261,29 +320,45 @@ int nvmlDeviceGetNvLinkState(void *handle, unsigned link, unsigned *into) {
     *into = link < all[1];
     return OK;
 }
-struct field { unsigned id, scope; int64_t at, took; unsigned type; int status; union { unsigned long long all; } value; };
+NUMBER2(nvmlDeviceGetNvLinkVersion, "nvlink_version", "6")
+struct field { unsigned id, scope; int64_t at, took; unsigned type; int status; union { unsigned whole; unsigned long long all; } value; };
 int nvmlDeviceGetFieldValues(void *handle, int count, struct field *into) {
     DEVICE(nvmlDeviceGetFieldValues);
     for (int i = 0; i < count; i++) {
-        unsigned speed;
-        into[i].type = 1;
-        into[i].status = numbers(get(gpu, "nvlink_mbps", "26562"), 1, &speed);
-        into[i].value.all = into[i].status ? 0 : speed;
+        unsigned number = 0;
+        const char *value = "none";
+        if (into[i].id == 90) value = get(gpu, "nvlink_mbps", "26562");
+        if (into[i].id == 91) value = get(gpu, "nvlinks", "18,18"); /* the first of the pair */
+        if (into[i].id == 226) value = get(gpu, "reset_status", "none");
+        if (into[i].id == 227) value = get(gpu, "drain_status", "none");
+        if (into[i].id == 230) value = get(gpu, "recovery_action", "0");
+        into[i].status = numbers(value, 1, &number);
+        into[i].type = 1; /* four bytes of the value are written, the others stay as they were */
+        into[i].value.all = ~0ull;
+        into[i].value.whole = number;
     }
     return OK;
 }
-struct fabric { unsigned version; unsigned char cluster[16]; int status; unsigned clique; unsigned char state; unsigned health; };
-int nvmlDeviceGetGpuFabricInfoV(void *handle, struct fabric *into) {
-    DEVICE(nvmlDeviceGetGpuFabricInfoV);
+struct fabric { unsigned char cluster[16]; int status; unsigned clique; unsigned char state; };
+static int fabric(int gpu, struct fabric *into) {
     unsigned all[2]; /* state, status */
-    told = numbers(get(gpu, "fabric", "3,0"), 2, all);
+    int told = numbers(get(gpu, "fabric", "3,0"), 2, all);
     if (told) return told;
     memset(into->cluster, 0xab, sizeof into->cluster);
     into->state = (unsigned char)all[0];
     into->status = (int)all[1];
     into->clique = 0;
-    into->health = (unsigned)strtoul(get(gpu, "fabric_health", "0"), 0, 0);
     return OK;
+}
+int nvmlDeviceGetGpuFabricInfo(void *handle, struct fabric *into) {
+    DEVICE(nvmlDeviceGetGpuFabricInfo);
+    return fabric(gpu, into);
+}
+struct fabric_v2 { unsigned version; struct fabric info; unsigned health; };
+int nvmlDeviceGetGpuFabricInfoV(void *handle, struct fabric_v2 *into) {
+    DEVICE(nvmlDeviceGetGpuFabricInfoV);
+    into->health = (unsigned)strtoul(get(gpu, "fabric_health", "0"), 0, 0);
+    return fabric(gpu, &into->info);
 }
 
 NUMBER(nvmlDeviceGetMaxMigDeviceCount, "mig_max", "7")
@@ -293,14 +368,22 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *handle, unsigned index, void **int
     *into = (void *)(long)(MIG_BASE + 64 * gpu + (int)index);
     return OK;
 }
+/* `process = pid, MiB` of each kind, one process; pid 0: none runs. */
 struct process { unsigned pid; unsigned long long memory; unsigned instance, compute_instance; };
-int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, struct process *into) {
-    DEVICE(nvmlDeviceGetComputeRunningProcesses);
-    unsigned pair[2]; /* pid, memory in MiB; pid 0: none runs */
-    told = numbers(get(gpu, "process", "0,0"), 2, pair);
+static int processes(int gpu, const char *key, unsigned *count, struct process *into) {
+    unsigned pair[2];
+    int told = numbers(get(gpu, key, "0,0"), 2, pair);
     if (told || !pair[0]) { *count = 0; return told; }
     if (!into || *count < 1) { *count = 1; return TOO_SMALL; }
     *count = 1;
     into[0] = (struct process){pair[0], (unsigned long long)pair[1] << 20, ~0u, ~0u};
     return OK;
 }
+#define PROCESSES(function, key)                                               \
+    int function##_v3(void *handle, unsigned *count, struct process *into) {  \
+        DEVICE(function);                                                      \
+        return processes(gpu, key, count, into);                               \
+    }
+PROCESSES(nvmlDeviceGetComputeRunningProcesses, "process")
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, "graphics_process")
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, "mps_process")

@@ -22,13 +22,18 @@ _ROW_UNSYNCHRONISED = "00000000,,0,0.000000000,0.000000000,0.0,0.0,0.0,0.0,0.0,1
 
 
 def read(
-    make_node: MakeNode, comm: str = "", commands: Dict[str, Any] | None = None, status: int | None = None
+    make_node: MakeNode,
+    comm: str = "",
+    commands: Dict[str, Any] | None = None,
+    status: int | None = None,
+    more: Dict[str, str] | None = None,
+    **node: Any,
 ) -> Answer:
     """The section of a node with one daemon, these programs and this kernel status."""
-    files = {"/proc/1/comm": "init\n", "/proc/self/status": "x"}
+    files = {"/proc/1/comm": "init\n", "/proc/self/status": "x", **(more or {})}
     if comm:
         files["/proc/812/comm"] = comm[:15] + "\n"
-    node: Dict[str, Any] = {"commands": commands or {}}
+    node["commands"] = commands or {}
     if status is not None:
         node["adjtimex"] = {
             "status": status,
@@ -99,7 +104,7 @@ def test_silent_chrony_leaves_the_kernel_to_prove_sync_only(
         answer.facts["service"],
         answer.facts["synchronised"],
     )
-    assert "chronyc: 506 Cannot talk to daemon" == answer.notes["not_examined"]["synchronised"]
+    assert "chronyc: 506 Cannot talk to daemon" == answer.notes["not_examined"]["time service"]
 
 
 def test_hanging_chronyc_makes_the_section_partial(make_node: MakeNode) -> None:
@@ -136,9 +141,8 @@ def test_ntpd_is_asked_through_ntpq(make_node: MakeNode, words: str, synchronise
     text = f"associd=0 status=0615 {words},\nstratum=3, refid=10.0.0.1,\noffset=-0.012, rootdelay=1.5\n"
     answer = read(make_node, "ntpd", {"ntpq -c rv": told(text)})
     assert {"service": "ntpd", "synchronised": synchronised, "leap": leap} == answer.facts
-    assert (3, -12_000, 1_500_000) == tuple(
-        answer.notes[key] for key in ("stratum", "offset_ns", "root_delay_ns")
-    )
+    expected = (3, -12_000, 1_500_000) if synchronised else (None, None, None)
+    assert expected == tuple(answer.notes.get(key) for key in ("stratum", "offset_ns", "root_delay_ns"))
 
 
 @pytest.mark.parametrize(("status", "expected"), [(_SYNC, True), (_UNSYNC, False)])
@@ -211,3 +215,185 @@ def test_service_of_a_container_is_not_the_nodes(make_node: MakeNode) -> None:
     own = {"/proc/9/comm": "chronyd\n", "/proc/9/status": "Name:\tchronyd\nNSpid:\t9\n"}
     assert "none" == clock.read(make_node(container)).facts["service"]
     assert "chrony" == clock.read(make_node({**container, **own})).facts["service"]
+
+
+_STATUS = "timedatectl timesync-status"
+_SYNCED = """\
+       Server: 10.0.0.1 (ntp.cluster.example)
+Poll interval: 1min 4s (min: 32s; max 34min 8s)
+         Leap: normal
+      Stratum: 2
+Root distance: 1.25ms (max: 5s)
+       Offset: -1min 2.5ms
+ Packet count: 7
+"""
+_WAITING = """\
+       Server: 10.0.0.1 (ntp.cluster.example)
+Poll interval: 34min 8s (min: 32s; max 34min 8s)
+ Packet count: 0
+"""
+
+
+@pytest.mark.parametrize("comm", ["systemd-timesyncd", "ntpd"])
+def test_service_that_keeps_the_kernels_bit_is_not_asked_where_that_is_proof(
+    make_node: MakeNode, comm: str
+) -> None:
+    """No program is started on a node whose kernel says it all: one that hangs is not noticed."""
+    hanging = {name: {"hang": True} for name in (_STATUS, "ntpq -c rv")}
+    answer = read(make_node, comm, hanging, status=_SYNC)
+    assert {"service": comm, "synchronised": True, "leap": "normal"} == answer.facts
+    assert ("ok", []) == (answer.status, list(answer.errors))
+
+
+def test_whole_answer_asks_the_service_for_its_numbers(make_node: MakeNode) -> None:
+    """`envaudit clock` wants to know by how much; the facts are the same."""
+    answer = read(
+        make_node, "systemd-timesyncd", {_STATUS: told(_SYNCED)}, status=_SYNC, options={"clock": "whole"}
+    )
+    assert {"service": "systemd-timesyncd", "synchronised": True, "leap": "normal"} == answer.facts
+    assert ("10.0.0.1 (ntp.cluster.example)", 2, -60_002_500_000, 1_250_000) == tuple(
+        answer.notes[key] for key in ("source", "stratum", "offset_ns", "root_distance_ns")
+    )
+
+
+def test_timesyncd_that_waits_for_its_first_packet_is_not_synchronised(make_node: MakeNode) -> None:
+    """It runs, it has a server, and has heard nothing."""
+    answer = read(make_node, "systemd-timesyncd", {_STATUS: told(_WAITING)}, status=_UNSYNC)
+    assert (False, "not synchronised") == (answer.facts["synchronised"], answer.facts["leap"])
+
+
+def test_timesyncd_beside_a_clock_in_local_time_is_believed(make_node: MakeNode) -> None:
+    """It then leaves STA_UNSYNC set, to keep the kernel from the hardware's clock."""
+    answer = read(make_node, "systemd-timesyncd", {_STATUS: told(_SYNCED)}, status=_UNSYNC)
+    assert (True, "normal") == (answer.facts["synchronised"], answer.facts["leap"])
+
+
+def test_old_timedatectl_is_asked_as_it_can_be(make_node: MakeNode) -> None:
+    """Before 239 it knows its plain text only."""
+    unknown = told("", 1, "Unknown operation timesync-status\n")
+    answer = read(
+        make_node,
+        "systemd-timesyncd",
+        {_STATUS: unknown, "timedatectl": told("     NTP enabled: yes\nNTP synchronized: yes\n")},
+        status=_UNSYNC,
+    )
+    assert ("systemd-timesyncd", True) == (answer.facts["service"], answer.facts["synchronised"])
+
+
+def test_timedatectl_without_a_bus_is_not_asked_in_three_other_ways(make_node: MakeNode) -> None:
+    """The next question would fail alike: here it would hang."""
+    commands = {
+        _STATUS: told("", 1, "Failed to connect to bus: No such file or directory\n"),
+        "timedatectl show-timesync --all": {"hang": True},
+    }
+    answer = read(make_node, "systemd-timesyncd", commands, status=_UNSYNC)
+    assert ("ok", False) == (answer.status, answer.facts["synchronised"])
+
+
+def test_old_chronyc_is_read_from_its_text(make_node: MakeNode) -> None:
+    """Before 2.4 it knows no -c; fast of NTP time is negative, as in the row."""
+    text = (
+        "Reference ID    : 10.0.0.1 (ntp.cluster.example)\nStratum         : 3\n"
+        "System time     : 0.000001500 seconds fast of NTP time\nRoot delay      : 0.000100 seconds\n"
+        "Leap status     : Normal\n"
+    )
+    answer = read(
+        make_node,
+        "chronyd",
+        {_TRACKING: told("", 1, "chronyc: invalid option -- 'c'\n"), "chronyc tracking": told(text)},
+        status=_UNSYNC,
+    )
+    assert {"service": "chrony", "synchronised": True, "leap": "normal"} == answer.facts
+    assert ("ntp.cluster.example", 3, -1500, 100_000) == tuple(
+        answer.notes[key] for key in ("source", "stratum", "offset_ns", "root_delay_ns")
+    )
+
+
+def test_ntpd_that_follows_no_peer_is_not_synchronised(make_node: MakeNode) -> None:
+    """Peers that answer, none of them chosen."""
+    table = (
+        "     remote           refid      st t when poll reach   delay   offset  jitter\n"
+        "==============================================================================\n"
+        " 10.0.0.1        .INIT.          16 u    -   64    0    0.000    0.000   0.000\n"
+    )
+    answer = read(make_node, "ntpd", {"ntpq -pn": told(table)}, status=_UNSYNC)
+    assert ("ntpd", False) == (answer.facts["service"], answer.facts["synchronised"])
+
+
+_PMC = "pmc -u -b 0 GET PORT_DATA_SET GET TIME_STATUS_NP"
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "expected"),
+    [
+        ("SLAVE", _SYNC, True),
+        ("SLAVE", _UNSYNC, None),
+        ("LISTENING", _UNSYNC, False),
+        ("FAULTY", _SYNC, True),
+    ],
+)
+def test_ptp_follows_a_master_with_its_card_and_says_nothing_of_the_system_clock(
+    make_node: MakeNode, state: str, status: int, expected: Optional[bool]
+) -> None:
+    """Phc2sys takes the time from the card to the system, and clears STA_UNSYNC when it does."""
+    text = (
+        "sending: GET PORT_DATA_SET\n\t0c42a1.fffe.000001-1 seq 0 RESPONSE MANAGEMENT PORT_DATA_SET\n"
+        f"\t\tportState               {state}\nsending: GET TIME_STATUS_NP\n\t\tmaster_offset   -42\n"
+    )
+    answer = read(make_node, "ptp4l", {_PMC: told(text)}, status=status, options={"clock": "whole"})
+    assert ("ptp4l", expected) == (answer.facts["service"], answer.facts["synchronised"])
+    assert ([state], -42) == (answer.notes["port_states"], answer.notes["offset_ns"])
+
+
+def test_pmc_that_may_not_be_used_leaves_the_kernel_to_say(make_node: MakeNode) -> None:
+    """Its socket is root's."""
+    answer = read(make_node, "ptp4l", {_PMC: told("", 255, "uds: bind failed\n")}, status=_UNSYNC)
+    assert ("ok", None) == (answer.status, answer.facts["synchronised"])
+    assert "bind failed" in answer.notes["not_examined"]["time service"]
+
+
+def test_several_services_are_a_note_and_the_first_is_told(make_node: MakeNode) -> None:
+    """Chrony keeps the system's clock where ptp4l keeps the card's."""
+    ptp = {"/proc/900/comm": "ptp4l\n", "/proc/901/comm": "phc2sys\n"}
+    answer = read(make_node, "chronyd", {_TRACKING: told(_ROW_14)}, more=ptp)
+    assert ("chrony", ["chrony", "ptp4l", "phc2sys"]) == (answer.facts["service"], answer.notes["running"])
+
+
+@pytest.mark.parametrize("status", [_UNSYNC, None])
+def test_container_without_a_service_does_not_know_its_hosts(
+    make_node: MakeNode, status: Optional[int]
+) -> None:
+    """Not seen is unknown: neither `none` nor `not synchronised`."""
+    answer = read(make_node, status=status, more={"/.dockerenv": ""})
+    assert {"service": None, "synchronised": None, "leap": None} == answer.facts
+    assert {"service", "synchronised"} <= set(answer.notes["not_examined"])
+
+
+def test_container_whose_kernel_is_synchronised_says_so(make_node: MakeNode) -> None:
+    """The host's clock is the container's, and STA_UNSYNC clear is proof."""
+    answer = read(make_node, status=_SYNC, more={"/.dockerenv": ""})
+    assert {"service": None, "synchronised": True, "leap": "normal"} == answer.facts
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/run/chrony/chronyd.pid",
+        "/sys/fs/cgroup/system.slice/chrony.service/cgroup.procs",
+        "/sys/fs/cgroup/systemd/system.slice/chronyd.service/cgroup.procs",
+    ],
+)
+def test_service_that_is_written_down_is_found_without_a_look_at_every_process(
+    make_node: MakeNode, place: str
+) -> None:
+    """A large node has thousands of processes; what is written down counts where it is true."""
+    node = make_node({place: "812\n", "/proc/812/comm": "chronyd\n"})
+    node.list_dir = lambda path: pytest.fail(f"{path} was listed")  # type: ignore[method-assign]
+    assert "chrony" == clock.read(node).facts["service"]
+
+
+@pytest.mark.parametrize("text", ["", "0\n", "nobody\n", "-1\n", "999999999999999999999999\n", "13\n"])
+def test_pid_file_that_lies_is_not_believed(make_node: MakeNode, text: str) -> None:
+    """Left behind, of another namespace, or of a process that is no time service."""
+    more = {"/run/chrony/chronyd.pid": text, "/proc/13/comm": "bash\n"}
+    assert "none" == read(make_node, status=_UNSYNC, more=more).facts["service"]

@@ -68,6 +68,21 @@ def test_head_of_a_long_file_is_its_first_bytes(live: Context, tmp_path: Path) -
     assert b"abcd" == live.read_head(str(tmp_path / "file"), 4)
 
 
+@pytest.mark.parametrize(("offset", "expected"), [(0, b"abcd"), (4, b"ef"), (9, b"")])
+def test_part_of_a_file_ends_where_the_file_does(
+    live: Context, tmp_path: Path, offset: int, expected: bytes
+) -> None:
+    """`read_at` reads what is asked for and no more: each byte of a device's registers costs time."""
+    (tmp_path / "file").write_bytes(b"abcdef")
+    assert expected == live.read_at(str(tmp_path / "file"), offset, 4)
+
+
+def test_part_of_a_device_is_refused(live: Context) -> None:
+    """As with whole files, only what is a plain file is read."""
+    with pytest.raises(OSError, match="Not a regular file"):
+        live.read_at("/dev/zero", 0, 4)
+
+
 def test_read_of_proc_is_whole_though_it_says_size_zero(live: Context) -> None:
     """Files of /proc say size 0 and come in pieces."""
     with open("/proc/self/maps", encoding="utf-8") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envaudit.probe.elf import NotElf, read_elf, texts
+from envaudit.probe.elf import NotElf, needed_glibc, read_elf, texts
 from tests.probe import fakelibs
 
 
@@ -63,6 +64,42 @@ def test_elf_reader_agrees_with_readelf_on_the_interpreter_libraries() -> None:
         assert tuple(named) == read_elf(str(module)).needed
 
 
+def test_needed_glibc_is_the_highest_that_readelf_lists() -> None:
+    """The symbol versions of the running Python's own extension modules."""
+    modules = sorted((Path(os.__file__).parent / "lib-dynload").glob("*.so"))[:6]
+    assert modules
+    for module in modules:
+        command = ["readelf", "-V", "-W", str(module)]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        versions = [(int(a), int(b)) for a, b in re.findall(r"Name: GLIBC_(\d+)\.(\d+)", printed)]
+        assert ("{}.{}".format(*max(versions)) if versions else None) == needed_glibc(str(module))
+
+
+def test_needed_glibc_of_a_library_without_versions_is_none(tmp_path: Path) -> None:
+    """A library that needs nothing of the C library names none."""
+    path = fakelibs.compile_library(str(tmp_path / "libalone.so"), "int alone;", flags=("-nostdlib",))
+    assert needed_glibc(path) is None
+
+
+def test_needed_glibc_with_a_damaged_table_is_refused_or_told(library: str, tmp_path: Path) -> None:
+    """Whatever a byte of the table of needed versions becomes: a version, none, or NotElf."""
+    whole = Path(library).read_bytes()
+    command = ["readelf", "-S", "-W", library]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    place = re.search(r"\.gnu\.version_r\s+\w+\s+\w+\s+(\w+)\s+(\w+)", printed)
+    assert place
+    start, size = int(place.group(1), 16), int(place.group(2), 16)
+    told = set()
+    broken = tmp_path / "libbroken.so"
+    for at in range(start, start + size):
+        broken.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            told.add(needed_glibc(str(broken)))
+        except NotElf:
+            told.add("refused")
+    assert {"refused", needed_glibc(library)} <= told
+
+
 @pytest.mark.parametrize("size", [0, 3, 16, 40, 63, 64, 200, 500])
 def test_elf_cut_short_is_refused(library: str, tmp_path: Path, size: int) -> None:
     """A file that ends inside its header or tables names that and reads nothing beyond its end."""
@@ -82,6 +119,7 @@ def test_elf_with_any_byte_of_its_head_changed_reads_or_is_refused(library: str,
         try:
             read_elf(str(broken))
             list(texts(str(broken), b"NCCL version "))
+            needed_glibc(str(broken))
         except NotElf:
             refused += 1
     assert refused > 10

@@ -21,6 +21,7 @@ DECODERS = {
     "cudart": families.cuda_version,
     "cublas": families.cublas_version,
     "cufft": families.cufft_version,
+    "libfabric": families.libfabric_version,
 }
 
 
@@ -52,6 +53,9 @@ def live(**environ: str) -> Context:
         ("cublas", 130101, "13.1.1"),
         ("cufft", 12000, "12.0.0"),
         ("cufft", 11002, "11.0.2"),
+        ("libfabric", 65555, "1.19"),
+        ("libfabric", 2**40 + 65555, "1.19"),
+        ("libfabric", 5, None),
     ],
 )
 def test_version_code_reads_as_its_header_makes_it(library: str, code: int, version: Optional[str]) -> None:
@@ -76,6 +80,10 @@ def test_version_code_agrees_with_the_corpus() -> None:
         ("libcublasLt.so.12", "cublaslt"),
         ("libcublas.so", "cublas"),
         ("libnccl-net.so", "nccl_net"),
+        ("libnccl-net-ofi.so", "nccl_net"),
+        ("librccl-net.so.0", "nccl_net"),
+        ("libnvshmem_host.so.3", "nvshmem"),
+        ("libcusparseLt.so.0", "cusparselt"),
         ("libcudnn_ops.so.9", None),
         ("libnccl_static.a", None),
         ("libncclfoo.so.2", None),
@@ -86,6 +94,22 @@ def test_family_is_told_by_the_file_name(file_name: str, name: Optional[str]) ->
     """Sonames, real names and the names with a hash that wheels bundle belong to one family."""
     family = family_of(file_name)
     assert name == (family.name if family else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("NCCL version 2.20.5+cuda12.4", ("2.20.5", "12.4")),
+        ("NCCL version 2.20.5", ("2.20.5", None)),
+        ("NCCL version 2.30.7 compiled with CUDA 13.3", None),
+        ("NCCL version %s, but is running with", None),
+        ("ProcessGroupNCCL requires NCCL version 2.27.0 or later", None),
+        ("NCCL version 2.27.0 or later. Found version: ", None),
+    ],
+)
+def test_nccl_text_is_told_from_messages_about_nccl(text: str, told: object) -> None:
+    """libtorch_cuda.so speaks of NCCL versions it requires; only NCCL's own text is a version."""
+    assert told == families.nccl_text(text)
 
 
 def test_version_in_name_needs_more_than_the_soname_number() -> None:

@@ -2,54 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
 import pytest
 
-from envaudit.probe.context import Answer, Context
-from envaudit.probe.pci_gpus import KernelModule, gfx_name, kernel_module, pci_count
+from envaudit.probe.context import Context
+from envaudit.probe.pci_gpus import KernelModule, gfx_name, kernel_module, pci_cards
 from envaudit.probe.sections import gpu
-from tests.conftest import PACKAGE_HOME
-from tests.probe import fakenvml
+from envaudit.probe.visible_gpus import visible
+from tests.probe.gpumachine import EACH, PROC, VERSION, Machine, lines, pci, proc
 
 MakeNode = Callable[..., Context]
-READ = """
-import json, os, sys
-from envaudit.probe.context import Context
-from envaudit.probe.sections import gpu
-gpu.NVML_TIMEOUT_S = float(sys.argv[1])
-context = Context(environ=dict(os.environ), workdir="/", launch="local", interpreter={})
-print(json.dumps(gpu.read(context)._asdict()))
-"""
-
-
-class Machine:
-    """This machine with a library that stands for NVML."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.library = fakenvml.build(str(folder / "lib"))
-
-    def read(
-        self, timeout_s: float = 20, environ: Optional[Dict[str, str]] = None, **state: object
-    ) -> Answer:
-        """The section's answer, from a process of its own that finds the library on LD_LIBRARY_PATH."""
-        variables = {"LD_LIBRARY_PATH": os.path.dirname(self.library), "PYTHONPATH": str(PACKAGE_HOME)}
-        variables["FAKENVML_CONF"] = fakenvml.write_state(str(self.folder / "state"), **state)
-        ran = subprocess.run(
-            [sys.executable, "-B", "-c", READ, str(timeout_s)],
-            env={**variables, **(environ or {})},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-        return Answer(**json.loads(ran.stdout))
 
 
 @pytest.fixture(scope="module")
@@ -58,46 +23,15 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return Machine(tmp_path_factory.mktemp("nvml"))
 
 
-EACH = {
-    "clock_application_graphics_mhz": 1980,
-    "clock_application_memory_mhz": 2619,
-    "clock_max_graphics_mhz": 1980,
-    "clock_max_memory_mhz": 2619,
-    "clock_max_sm_mhz": 1980,
-    "compute_capability": "9.0",
-    "compute_mode": "default",
-    "ecc": "enabled",
-    "ecc_pending": "enabled",
-    "fabric_health": "0x0",
-    "fabric_state": "completed",
-    "fabric_status": 0,
-    "gsp_firmware": "as driver",
-    "inforom": "G520.0200.00.05",
-    "memory_bytes": 81559 << 20,
-    "mig": "disabled",
-    "mig_pending": "disabled",
-    "nvlink_mbps": 26562,
-    "nvlinks": 18,
-    "nvlinks_up": 18,
-    "pcie_generation_max": 5,
-    "pcie_width": 16,
-    "pcie_width_max": 16,
-    "persistence": "enabled",
-    "power_limit_default_mw": 700000,
-    "power_limit_mw": 700000,
-    "product": "NVIDIA H100 80GB HBM3",
-    "remapped_failure": False,
-    "remapped_pending": False,
-    "vbios": "96.00.74.00.01",
-}
-
-
 def test_gpus_that_are_healthy_take_one_row(machine: Machine) -> None:
     """Eight equal cards in a namespace without PCI and /proc: ok, one row, the inventory unknown."""
     answer = machine.read()
     assert ("ok", []) == (answer.status, answer.errors)
     assert {
+        "platform": "linux",
         "driver": "550.54.15",
+        "confidential": "disabled",
+        "fabric_manager": None,
         "cuda": "12.4",
         "module": None,
         "flavour": None,
@@ -116,11 +50,16 @@ def test_gpus_that_are_healthy_take_one_row(machine: Machine) -> None:
 def test_gpus_that_differ_by_nature_have_equal_facts(machine: Machine) -> None:
     """Serials, UUIDs, temperatures, clocks, counters and memory in use are notes."""
     other = machine.read(
-        serial="99", uuid="GPU-1", temperature_c=71, clocks_mhz="1980,1980,2619,9", ecc_errors="3,0",
+        serial="99", uuid="1", temperature_c=71, clocks_mhz="1980,1980,2619,9", ecc_errors="3,0",
         throttle_reasons="0x4", pcie_generation=1, memory_used_mib=512, process=f"{os.getpid()},300",
     )  # fmt: skip
     assert machine.read().facts == other.facts
-    assert {"serial": "99", "ecc_corrected": 3, "throttle_reasons": "0x4", "pcie_generation": 1} == {
+    assert {
+        "serial": "99",
+        "ecc_corrected": 3,
+        "throttle_reasons": ["sw_power_cap"],
+        "pcie_generation": 1,
+    } == {
         name: other.notes["devices"]["0"][name]
         for name in ("serial", "ecc_corrected", "throttle_reasons", "pcie_generation")
     }
@@ -179,8 +118,8 @@ def test_gpu_that_supports_little_is_healthy(machine: Machine) -> None:
 
 def test_gpu_function_that_the_driver_lacks_is_healthy(machine: Machine) -> None:
     """FUNCTION_NOT_FOUND of an older driver is like NOT_SUPPORTED."""
-    answer = machine.read(return__nvmlDeviceGetGpuFabricInfoV=13)
-    assert ("ok", False) == (answer.status, "fabric_state" in answer.facts["each"])
+    answer = machine.read(return__nvmlDeviceGetRemappedRows=13)
+    assert ("ok", False) == (answer.status, "remapped_failure" in answer.facts["each"])
 
 
 def test_gpu_that_is_lost_is_named_and_the_others_are_read(machine: Machine) -> None:
@@ -221,13 +160,29 @@ def test_driver_and_library_that_do_not_match_are_no_absent_gpu(machine: Machine
     assert "libnvidia-ml 12.550.54.15 do not match" in answer.errors[0]
 
 
-@pytest.mark.parametrize(("how", "cause"), [("hang", "no answer within 2 s"), ("crash", "ended by SIGSEGV")])
-def test_nvml_that_breaks_at_one_gpu_keeps_those_before(machine: Machine, how: str, cause: str) -> None:
-    """The cards that answered are known, those after are unknown, and the text says where it broke."""
-    answer = machine.read(timeout_s=2, gpu3__return__nvmlDeviceGetVbiosVersion=how)
+@pytest.mark.parametrize(("how", "cause"), [("hang", "no answer within 1 s"), ("crash", "ended by SIGSEGV")])
+def test_nvml_that_breaks_at_one_gpu_costs_that_one_alone(machine: Machine, how: str, cause: str) -> None:
+    """The cards before and after it are known, and the text says where it broke and how."""
+    answer = machine.read(stall_s=1, gpu3__return__nvmlDeviceGetVbiosVersion=how)
     assert ("partial", 8, EACH) == (answer.status, answer.facts["count"], answer.facts["each"])
-    assert [f"NVML after GPU 2: {cause}"] == answer.errors
-    assert ["0", "1", "2"] == sorted(answer.notes["devices"])
+    assert [f"GPU 3: NVML: {cause}"] == answer.errors
+    assert ["0", "1", "2", "4", "5", "6", "7"] == sorted(answer.notes["devices"])
+
+
+def test_nvml_that_breaks_at_several_gpus_names_each(machine: Machine) -> None:
+    """The first and the last of eight hang: six are known."""
+    state = {f"gpu{number}__return__nvmlDeviceGetSerial": "hang" for number in (0, 7)}
+    answer = machine.read(stall_s=1, **state)
+    assert [f"GPU {number}: NVML: no answer within 1 s" for number in (0, 7)] == answer.errors
+    assert ("partial", EACH, 6) == (answer.status, answer.facts["each"], len(answer.notes["devices"]))
+
+
+def test_nvml_that_hangs_everywhere_ends_with_the_time(machine: Machine) -> None:
+    """No card is waited for once all the time is gone."""
+    answer = machine.read(timeout_s=2, stall_s=1, return__nvmlDeviceGetName="hang")
+    assert ("partial", 8, {}) == (answer.status, answer.facts["count"], answer.notes["devices"])
+    assert "GPU 0: NVML: no answer within 1 s" == answer.errors[0]
+    assert len(answer.errors) < 4
 
 
 @pytest.mark.parametrize(("how", "cause"), [("hang", "no answer within 1 s"), ("crash", "ended by SIGSEGV")])
@@ -250,36 +205,6 @@ def test_node_without_gpus_is_absent(machine: Machine) -> None:
     """No library, no card on the bus, no kernel module; and a library that waits for a driver."""
     assert ("absent", {}) == machine.read(environ={"LD_LIBRARY_PATH": "/nowhere"})[:2]
     assert ("absent", {}) == machine.read(return__nvmlInit=9)[:2]
-
-
-VERSION = "NVRM version: NVIDIA UNIX {}  550.54.15  Tue Mar  5 22:23:56 UTC 2024\nGCC version:  gcc 12.3.0\n"
-PROC = {"/proc/driver/nvidia/version": VERSION.format("x86_64 Kernel Module")}
-
-
-def pci(count: int, vendor: str = "0x10de", kind: str = "0x030200") -> Dict[str, str]:
-    """Files of PCI devices."""
-    files = {}
-    for index in range(count):
-        files[f"/sys/bus/pci/devices/0000:{index + 16:02x}:00.0/vendor"] = vendor + "\n"
-        files[f"/sys/bus/pci/devices/0000:{index + 16:02x}:00.0/class"] = kind + "\n"
-    return files
-
-
-def proc(count: int) -> Dict[str, str]:
-    """Files of /proc/driver/nvidia."""
-    gpus = {f"/proc/driver/nvidia/gpus/0000:{index + 16:02x}:00.0/information": "" for index in range(count)}
-    return {**PROC, **gpus}
-
-
-def lines(count: int, **system: Any) -> List[Dict[str, Any]]:
-    """NVML's lines for a fake node."""
-    values = {"driver": "550.54.15", "nvml": "12.550.54.15", "cuda": 12040, "count": count}
-    row = {"library": "/usr/lib/libnvidia-ml.so.550.54.15", "init": 0, "values": values, "errors": []}
-    devices = [
-        {"ordinal": index, "facts": {"ecc": "enabled"}, "notes": {}, "errors": [], "not_examined": {}}
-        for index in range(count)
-    ]
-    return [{"system": {**row, **system}}, *({"device": device} for device in devices), {"end": True}]
 
 
 def test_gpus_of_a_whole_node_have_their_inventory(make_node: MakeNode) -> None:
@@ -344,22 +269,24 @@ def test_pci_bus_counts_gpus_only(make_node: MakeNode) -> None:
     files["/sys/bus/pci/devices/0000:99:00.0/class"] = "0x040300\n"
     files["/sys/bus/pci/devices/0000:98:00.0/vendor"] = "0x1002\n"
     files["/sys/bus/pci/devices/0000:98:00.0/class"] = "0x030000\n"
-    assert 8 == pci_count(make_node(files))
-    assert pci_count(make_node(files, denied=["/sys/bus/pci/devices"])) is None
+    assert 8 == len(pci_cards(make_node(files)) or ())
+    assert pci_cards(make_node(files, denied=["/sys/bus/pci/devices"])) is None
 
 
 def test_pci_bus_that_is_denied_is_noted(make_node: MakeNode) -> None:
     """A container without /sys: the GPUs are ok, the inventory says that it was not seen."""
     answer = gpu.read(make_node(pci(8), nvml=lines(2), denied=["/sys"]))
     assert ("ok", {"pci": None, "proc": None}) == (answer.status, answer.facts["inventory"])
-    assert {"PCI inventory": "/sys/bus/pci/devices cannot be read"} == answer.notes["not_examined"]
+    assert "/sys/bus/pci/devices cannot be read" == answer.notes["not_examined"]["PCI inventory"]
 
 
 def test_gpus_of_amd_are_read_from_kfd(fake_node: Callable[[str], Context]) -> None:
     """Targets, memory and compute units by KFD, the versions of the module and of ROCm; no NVIDIA facts."""
     answer = gpu.read(fake_node("rocm-mi300"))
     each = {"gfx": "gfx942", "memory_bytes": 206141652992, "compute_units": 304}
-    amd = {"driver": "6.8.5", "rocm": "6.2.0-66", "count": 2, "each": each, "devices": {}}
+    visible = {"count": 2, "form": "index", "variable": "HIP_VISIBLE_DEVICES"}
+    versions = {"driver": "6.8.5", "rocm": "6.2.0-66"}
+    amd = {**versions, "count": 2, "visible": visible, "each": each, "devices": {}}
     assert ("ok", {"amd": amd}) == answer[:2]
 
 
@@ -392,16 +319,8 @@ def test_gpus_of_a_garbled_node_are_unknown(fake_node: Callable[[str], Context])
 )
 def test_visible_gpus_are_counted_as_cuda_counts(environ: Dict[str, str], count: int, form: str) -> None:
     """Count and form are facts; which GPU it is differs from node to node and is none."""
-    told = gpu.visible(environ, 8)
+    told = visible(environ, 8)
     assert (count, form) == (told["count"], told["form"])
-
-
-def test_fold_takes_the_majority_and_the_lowest_ordinal_of_equals() -> None:
-    """One of three deviates; of two halves the first is what the second deviates from."""
-    assert ({"a": 1}, {"1": {"a": 2}}) == gpu.fold({0: {"a": 1}, 1: {"a": 2}, 2: {"a": 1}})
-    assert ({"a": 2}, {"1": {"a": 1}}) == gpu.fold({0: {"a": 2}, 1: {"a": 1}})
-    assert ({}, {"1": {"a": 5}}) == gpu.fold({0: {"a": None}, 1: {"a": 5}, 2: {"a": None}})
-    assert ({}, {}) == gpu.fold({})
 
 
 @pytest.mark.parametrize(

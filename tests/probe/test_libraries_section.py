@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import pytest
 
 from envaudit.probe.context import Answer, Context
-from envaudit.probe.elf import read_elf
+from envaudit.probe.elf import needed_glibc, read_elf
 from envaudit.probe.sections import libraries
 from tests.probe import fakelibs
 from tests.probe.test_loader import PYTHON, mapped
@@ -79,12 +78,18 @@ def test_libraries_of_a_wheel_stack_are_its_own(stack: Environment) -> None:
     """Every copy is the environment's, written relative to it, with the version of its own call."""
     answer = stack.read()
     assert ("ok", []) == (answer.status, list(answer.errors))
-    assert {"library": "{site}/torch/lib/libtorch_cuda.so", "search": "RPATH"} == answer.facts["torch"]
+    assert {
+        "library": "{site}/torch/lib/libtorch_cuda.so",
+        "search": "RPATH",
+        "glibc": max(needed_glibc(stack.torch(name)) or "" for name in os.listdir(stack.torch(""))),
+        "built_with": {"cudnn": "9.24.0", "nccl": "2.30.7"},
+    } == answer.facts["torch"]
     assert {
         "path": "{site}/nvidia/nccl/lib/libnccl.so.2",
         "version": "2.30.7",
         "origin": "environment",
         "via": "RPATH",
+        "cuda": "13.0",
     } == answer.facts["nccl"]
     versions = {name: row["version"] for name, row in answer.facts.items() if "version" in row}
     assert {
@@ -150,6 +155,7 @@ def test_libraries_with_another_nccl_on_a_runpath_build_name_both(tmp_path: Path
         "version": "2.18.5",
         "origin": "other",
         "via": "LD_LIBRARY_PATH",
+        "cuda": "13.0",
     } == answer.facts["nccl"]
     assert {"{site}/nvidia/nccl/lib/libnccl.so.2": "2.30.7"} == answer.facts["copies"]["nccl"]
 
@@ -224,39 +230,8 @@ def test_libraries_with_static_nccl_name_the_library_that_holds_it(tmp_path: Pat
         "version": "2.20.5",
         "origin": "static",
         "via": "static",
+        "cuda": "13.0",
     } == environment.read().facts["nccl"]
-
-
-def test_cudnn_parts_beside_it_are_told(stack: Environment) -> None:
-    """All sublibraries lie beside libcudnn, found through its own search path."""
-    assert dict.fromkeys(fakelibs.CUDNN_PARTS, "beside") == stack.read().facts["cudnn"]["parts"]
-
-
-def test_cudnn_parts_from_another_folder_are_named(tmp_path: Path) -> None:
-    """A libcudnn with RUNPATH takes parts from LD_LIBRARY_PATH first: they are mixed, as dlopen does it."""
-    environment = Environment(tmp_path / "env")
-    fakelibs.build_stack(environment.site)
-    cudnn = os.path.join(environment.site, "nvidia", "cudnn", "lib")
-    fakelibs.build_cudnn(cudnn, "9.24.0", search="RUNPATH")
-    stray = str(tmp_path / "stray")
-    fakelibs.build_cudnn_part(stray, "graph", "9.1.0")
-    environ = {"LD_LIBRARY_PATH": stray}
-    parts = environment.read(environ).facts["cudnn"]["parts"]
-    assert (f"{stray}/libcudnn_graph.so.9", "beside") == (parts["graph"], parts["ops"])
-    script = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).cudnnGetVersion(); "
-    script += "print(open('/proc/self/maps').read())"
-    command = [PYTHON, "-I", "-c", script, os.path.join(cudnn, "libcudnn.so.9")]
-    maps = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
-    assert f"{stray}/libcudnn_graph.so.9" in maps
-    assert f"{cudnn}/libcudnn_graph.so.9" not in maps
-
-
-def test_cudnn_part_that_is_nowhere_is_null(tmp_path: Path) -> None:
-    """A sublibrary that its release has and no folder holds is told as missing."""
-    environment = Environment(tmp_path / "env")
-    fakelibs.build_stack(environment.site)
-    os.unlink(os.path.join(environment.site, "nvidia", "cudnn", "lib", "libcudnn_adv.so.9"))
-    assert environment.read().facts["cudnn"]["parts"]["adv"] is None
 
 
 def test_libraries_of_a_cpu_torch_are_those_of_libtorch_cpu(tmp_path: Path) -> None:
@@ -325,20 +300,6 @@ def test_libraries_that_others_can_write_are_not_run_as_root(tmp_path: Path) -> 
     answer = environment.read()
     assert ("ok", "2.30.7") == (answer.status, answer.facts["nccl"]["version"])
     assert "can be written by everybody" in answer.notes["not_examined"]["version call of nccl"]
-
-
-def test_nccl_plugin_is_found_where_nccl_opens_it(stack: Environment, tmp_path: Path) -> None:
-    """NCCL_NET_PLUGIN names the plugin, LD_LIBRARY_PATH has it."""
-    folder = str(tmp_path / "plugins")
-    for name in ("libnccl-net.so", "libnccl-net-ofi.so"):
-        fakelibs.compile_library(f"{folder}/{name}", "int plugin;", soname=name)
-    found = {
-        choice: stack.read({"LD_LIBRARY_PATH": folder, "NCCL_NET_PLUGIN": choice}).facts.get("nccl_net")
-        for choice in ("", "ofi", "none", "absent")
-    }
-    assert [f"{folder}/libnccl-net.so", f"{folder}/libnccl-net-ofi.so", None, f"{folder}/libnccl-net.so"] == [
-        row["path"] if row else None for row in found.values()
-    ]
 
 
 def fake_node(root: Path, commands: Dict[str, Any], denied: Sequence[str] = ()) -> Context:

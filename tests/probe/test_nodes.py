@@ -36,7 +36,13 @@ def test_node_read_twice_has_the_same_digest(node_folder: Folder, name: str) -> 
     assert fingerprint(node_folder(name)).digest == fingerprint(node_folder(name)).digest
 
 
-@pytest.mark.parametrize("name", ["healthy-h100", "twin-a", "twin-b", "pod-a", "pod-b"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("healthy-h100", "twin-a", "twin-b", "pod-a", "pod-b"),
+        *("a100-mig", "container-small-shm", "jetson", "wsl"),
+    ],
+)
 def test_healthy_node_has_no_unread_section(node_folder: Folder, name: str) -> None:
     """A healthy node is never partial: what needs root or an absent tool is a note."""
     unread = {

@@ -11,7 +11,7 @@ import pytest
 
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.sections import libraries, torch
-from envaudit.probe.torchfiles import Package, nccl_version_in, preloads_of, read_version
+from envaudit.probe.torchfiles import Package, preloads_of, read_version
 from tests.probe import fakelibs
 
 MakeNode = Callable[..., Context]
@@ -223,21 +223,6 @@ def test_version_constants_of_real_statements_only(make_node: MakeNode) -> None:
     """Several targets, later assignments and values that are no constants."""
     node = make_node({"/p/version.py": "__version__ = a = '1.0'\nb: int = 3\nc = [1]\nd: str\nb = 4\n"})
     assert {"__version__": "1.0", "a": "1.0", "b": 4} == read_version(node, Package("/p", "/"))
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("NCCL version 2.20.5+cuda12.4", "2.20.5"),
-        ("NCCL version 2.20.5", "2.20.5"),
-        ("NCCL version %s, but is running with", None),
-        ("ProcessGroupNCCL requires NCCL version 2.27.0 or later", None),
-        ("NCCL version 2.27.0 or later. Found version: ", None),
-    ],
-)
-def test_nccl_text_is_told_from_messages_about_nccl(text: str, version: object) -> None:
-    """libtorch_cuda.so speaks of NCCL versions it requires; only NCCL's own text is a version."""
-    assert version == nccl_version_in(text)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List
 
 import pytest
 
 from envaudit.model.finding import SEVERITIES
 from envaudit.rules import all_rules
-from envaudit.rules.catalogue import AS_A_SET, AS_A_VERSION, ENTRIES, EXACTLY, NOT_AT_ALL, WITHIN, entry_of
+from envaudit.rules.catalogue import AS_A_SET, ENTRIES, EXACTLY, NOT_AT_ALL, WITHIN, Entry, entry_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "facts.md"
 
@@ -60,10 +59,8 @@ def test_document_of_facts_is_what_judges(request: pytest.FixtureRequest) -> Non
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.path)
 def test_entry_says_how_and_why(entry: object) -> None:
     """A way of comparing, a severity and a reason, in the words of the house."""
-    from envaudit.rules.catalogue import Entry
-
     assert isinstance(entry, Entry)
-    assert entry.compared in (EXACTLY, AS_A_VERSION, AS_A_SET, WITHIN, NOT_AT_ALL)
+    assert entry.compared in (EXACTLY, AS_A_SET, WITHIN, NOT_AT_ALL)
     assert entry.severity in SEVERITIES
     assert entry.why.endswith(".")
     assert (entry.compared == WITHIN) == (entry.tolerance_percent > 0)
@@ -71,8 +68,6 @@ def test_entry_says_how_and_why(entry: object) -> None:
 
 def test_first_entry_that_matches_decides() -> None:
     """`git/commit` is more than `git/**`."""
-    found: List[str] = [
-        entry.severity for path in ("git/commit", "git/dirty") for entry in [entry_of(path)] if entry
-    ]
-    assert ["error", "warning"] == found
+    found = [entry_of(path) for path in ("git/commit", "git/dirty")]
+    assert ["error", "warning"] == [entry.severity for entry in found if entry]
     assert None is entry_of("strange/fact")

@@ -45,7 +45,7 @@ def findings(nodes: Sequence[Fingerprint], **about: Any) -> List[Finding]:
     current = {each.node: each for each in nodes}
     drifts = compare_to_reference(_conda(expected), _conda(current), basis="lock", suffix=SUFFIX)
     references = tuple(replace(each, node=f"{name}{SUFFIX}") for name, each in expected.items())
-    sections = ("conda", "packages", "files", "lock")
+    sections = ("conda", "packages", "integrity", "lock")
     evidence = Evidence(tuple(nodes), drifts=drifts, references=references, sections=sections)
     return list(judge(evidence))
 
@@ -113,7 +113,7 @@ def test_second_record_of_a_package_is_named_with_both() -> None:
 
 
 def files(changed: Dict[str, List[str]], missing: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
-    """A section `files`."""
+    """A section `integrity`."""
     states: Dict[str, Dict[str, List[str]]] = {"changed": changed, "missing": missing or {}}
     counts = {state: {package: len(paths) for package, paths in of.items()} for state, of in states.items()}
     return {**states, "counts": counts}
@@ -122,7 +122,7 @@ def files(changed: Dict[str, List[str]], missing: Optional[Dict[str, List[str]]]
 def test_changed_files_are_one_finding_a_package() -> None:
     """With the paths, and which of them are gone."""
     section = files({"numpy": ["lib/a.py", "lib/b.py"]}, {"numpy": ["lib/c.py"]})
-    (finding,) = findings([node("a"), node("b", files=section)])
+    (finding,) = findings([node("a"), node("b", integrity=section)])
     assert ("EA206", ("b",)) == (finding.rule, finding.nodes)
     assert "numpy: 3 files changed on disk since the install" == finding.message
     assert ("lib/a.py", "lib/b.py", "lib/c.py is missing") == finding.evidence
@@ -130,14 +130,14 @@ def test_changed_files_are_one_finding_a_package() -> None:
 
 def test_changed_files_stay_silent_where_nothing_changed() -> None:
     """Every file hashed as it was installed."""
-    assert [] == findings([node("a", files=files({}))])
+    assert [] == findings([node("a", integrity=files({}))])
 
 
 def test_pip_over_conda_is_a_warning_on_that_node() -> None:
     """And the files that pip replaced are not told a second time."""
     over = {"numpy": {"version": "1.26.4", "installer": "pip"}}
     beside = files({"numpy": ["lib/a.py"]})
-    (finding,) = findings([node("a"), node("b", distributions=over, files=beside)])
+    (finding,) = findings([node("a"), node("b", distributions=over, integrity=beside)])
     assert ("EA207", "warning", ("b",)) == (finding.rule, finding.severity, finding.nodes[-1:])
 
 

@@ -1,100 +1,234 @@
 """The time service, and whether the clock is synchronised; how far it is off is a note.
 
 Status, not measurement: what the service and the kernel say of themselves. Offsets are integers in
-nanoseconds.
+nanoseconds. How far the node's clock is from the others' is measured by whoever asks, and added to
+these notes as `against_controller`.
+
+Facts:
+    service: chrony, systemd-timesyncd, ntpd, ntpd-rs, ptp4l or phc2sys, `none`; null in a container
+        in which none is to be seen, for the host's would not be.
+    synchronised: null where neither the service nor the kernel says it for certain.
+    leap: normal, insert second, delete second, not synchronised; null where nobody says.
+
+Notes: the service's own source, stratum, offset, delay and dispersion; `kernel`, what adjtimex(2)
+says; `running`, where more than one service does.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+import re
+import time
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from envaudit.probe.context import Answer, Context, ProgramFailed, ProgramTimeout
+from envaudit.probe import timeservices
+from envaudit.probe.context import Answer, Context, ProgramFailed, ProgramMissing, ProgramTimeout
+from envaudit.probe.timeservices import NoWord, Word
+from envaudit.probe.virtualisation import container_kind
 
 SCHEMA = 1
 DEADLINE_S = 8.0
 
 _TIMEOUT_S = 2.0
 _CHRONY_SOCKET = "/run/chrony/chronyd.sock"
+
+# The name of a process, of which the kernel keeps 15 characters, to its service; the first of them
+# that runs is the one that is told.
 _DAEMONS = {
     "chronyd": "chrony",
-    "systemd-timesyn": "systemd-timesyncd",  # the kernel keeps 15 characters of a name
+    "systemd-timesyn": "systemd-timesyncd",
     "ntpd": "ntpd",
+    "ntp-daemon": "ntpd-rs",
     "ptp4l": "ptp4l",
+    "phc2sys": "phc2sys",
 }
-_LEAPS = ("normal", "insert second", "delete second")
+# Where these write down their process, so that not every process of a large node must be looked at.
+_UNITS = (
+    "chrony.service",
+    "chronyd.service",
+    "systemd-timesyncd.service",
+    "ntp.service",
+    "ntpd.service",
+    "ntpsec.service",
+)
+_GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
+_PID_FILES = ("/run/chrony/chronyd.pid", "/run/chronyd.pid", "/run/ntpd.pid")
+
+# What each service is asked, in this order until one answers: words, and how the answer is read.
+_Question = Tuple[Sequence[str], Callable[[str], Word]]
+_QUESTIONS: Mapping[str, Sequence[_Question]] = {
+    "chrony": (
+        (("chronyc", "-c", "tracking"), timeservices.chrony_row),
+        (("chronyc", "tracking"), timeservices.chrony_text),
+    ),
+    "systemd-timesyncd": (
+        # Before version 239 timedatectl knows the last one only.
+        (("timedatectl", "timesync-status"), timeservices.timesync_status),
+        (("timedatectl", "show-timesync", "--all"), timeservices.timesync_properties),
+        (("timedatectl", "show", "--property=NTPSynchronized"), timeservices.timedatectl_status),
+        (("timedatectl",), timeservices.timedatectl_status),
+    ),
+    "ntpd": (
+        (("ntpq", "-c", "rv"), timeservices.ntp_variables),
+        (("ntpq", "-pn"), timeservices.ntp_peers),
+    ),
+    # Boundary hops 0: the ptp4l of this machine alone. It answers over a socket that root may use.
+    "ptp4l": ((("pmc", "-u", "-b", "0", "GET PORT_DATA_SET", "GET TIME_STATUS_NP"), timeservices.ptp_port),),
+}
+
+# How programs say that they are too old for a question.
+_UNKNOWN = re.compile("unknown|unrecognized|invalid option", re.IGNORECASE)
+
 _STA_INS, _STA_DEL, _STA_UNSYNC = 0x10, 0x20, 0x40  # include/uapi/linux/timex.h
 _STA_NANO = 0x2000
 
 
-class _Service(NamedTuple):
-    """What a time service says: `synchronised` and `leap` are None where it does not say."""
+class _Found(NamedTuple):
+    """A time service, and what it says."""
 
-    name: str
-    synchronised: Optional[bool]
-    leap: Optional[str]
-    notes: Mapping[str, Any]
+    name: Optional[str]
+    word: Word
 
 
 def read(context: Context) -> Answer:
     """Facts service, synchronised, leap.
 
     STA_UNSYNC clear proves that the clock is synchronised. Set it proves nothing where chronyd
-    runs, which sets it unless it is configured with `rtcsync`.
+    runs, which sets it unless it is configured with `rtcsync`, nor in a container, whose host may
+    run it. chronyd is asked in any case; the others keep the bit themselves, and are asked where it
+    proves nothing, or where the option `clock` is `whole`.
     """
     errors: List[str] = []
     not_examined: Dict[str, str] = {}
     kernel = _kernel(context, not_examined)
-    service = _service(context, errors, not_examined)
-    synchronised = service.synchronised
-    if synchronised is None and kernel is not None:
-        if not kernel["status"] & _STA_UNSYNC:
-            synchronised = True
-        elif service.name != "chrony":
-            synchronised = False
-    if synchronised is None and not errors and "synchronised" not in not_examined:
-        not_examined["synchronised"] = f"{service.name} gave no answer, and the kernel's is no proof"
-    facts = {"service": service.name, "synchronised": synchronised, "leap": service.leap or _leap(kernel)}
-    notes: Dict[str, Any] = dict(service.notes)
+    proof = kernel is not None and not kernel["status"] & _STA_UNSYNC
+    running = _running(context)
+    found = _asked(context, running, errors, not_examined, proof=proof)
+    word = found.word
+    synchronised = word.synchronised
+    if proof and found.name != "chrony":
+        synchronised = True
+    elif synchronised is None:
+        synchronised = _by_kernel(found.name, kernel, proof=proof)
+    if synchronised is None and not errors:
+        not_examined.setdefault("synchronised", _why_not_known(context, found.name))
+    facts = {"service": found.name, "synchronised": synchronised, "leap": word.leap or _leap(kernel)}
+    notes: Dict[str, Any] = dict(word.notes)
     if kernel is not None:
         notes["kernel"] = kernel
+    if len(running) > 1:
+        notes["running"] = running
+    resolution_ns = round(time.clock_getres(time.CLOCK_REALTIME) * 1_000_000_000) if context.live else 1
+    if resolution_ns > 1:
+        notes["resolution_ns"] = resolution_ns
     if not_examined:
         notes["not_examined"] = not_examined
     return Answer("partial" if errors else "ok", facts, notes, errors)
 
 
-def _service(context: Context, errors: List[str], not_examined: Dict[str, str]) -> _Service:
-    ask = {"chrony": _chrony, "systemd-timesyncd": _timesyncd, "ntpd": _ntpd}
-    running = _running(context)
+def _asked(
+    context: Context, running: List[str], errors: List[str], not_examined: Dict[str, str], *, proof: bool
+) -> _Found:
     # In a container with the host's network chronyd answers though its process is not to be seen. A
     # socket proves nothing: it stays behind when the service is killed.
     name = running[0] if running else "chrony"
-    try:
-        if name in ask:
-            return ask[name](context)
-    except ProgramTimeout as error:
-        errors.append(str(error))
-    except ProgramFailed as error:
-        if running:
-            not_examined["synchronised"] = str(error)
-    return _Service(name if running else "none", None, None, {})
+    nothing = Word(None, None)
+    if name == "chrony" or not proof or context.options.get("clock") == "whole":
+        try:
+            return _Found(name, _word_of(context, name))
+        except ProgramTimeout as error:
+            errors.append(str(error))
+        except ProgramFailed as error:
+            if running:
+                not_examined["time service"] = str(error)
+    if running:
+        return _Found(name, nothing)
+    if container_kind(context) == "none":
+        return _Found("none", nothing)
+    not_examined["service"] = "none is visible, and the host's would not be: this is a container"
+    return _Found(None, nothing)
+
+
+def _word_of(context: Context, name: str) -> Word:
+    """What a service says; an older program is asked in the way that it knows.
+
+    Raises:
+        ProgramFailed: none did; the text is the first one's.
+    """
+    questions = _QUESTIONS.get(name, ())
+    ways = [questions]
+    if name == "chrony" and context.exists(_CHRONY_SOCKET):
+        # Without a network of its own, UDP port 323 may be somebody else's chronyd.
+        ways.insert(0, [((argv[0], "-h", _CHRONY_SOCKET, *argv[1:]), reads) for argv, reads in questions])
+    failures: List[ProgramFailed] = []
+    for way in ways:
+        for argv, reads in way:
+            try:
+                return reads(_said(context, argv))
+            except NoWord as error:
+                failures.append(ProgramFailed(f"{argv[0]}: {error}"))
+            except ProgramTimeout:
+                raise
+            except ProgramFailed as error:
+                failures.append(error)
+                if not isinstance(error, ProgramMissing) and not _UNKNOWN.search(str(error)):
+                    break  # it knows the question, and has no answer
+    raise failures[0] if failures else ProgramFailed(f"{name} has no program that tells of it")
+
+
+def _said(context: Context, argv: Sequence[str]) -> str:
+    ran = context.run(argv, timeout_s=_TIMEOUT_S)
+    if ran.rc != 0:
+        words = (ran.stdout + ran.stderr).strip()[:200]
+        raise ProgramFailed(f"{argv[0]}: {words or f'ended with status {ran.rc}'}")
+    return ran.stdout
+
+
+def _by_kernel(service: Optional[str], kernel: Optional[Mapping[str, int]], *, proof: bool) -> Optional[bool]:
+    """What the kernel's bit is worth beside a service that does not say."""
+    if proof:
+        return True
+    if kernel is None or service in ("chrony", "ptp4l", "phc2sys", None):
+        return None
+    return False
+
+
+def _why_not_known(context: Context, service: Optional[str]) -> str:
+    if service is None:
+        return f"the kernel's word is no proof in a container ({container_kind(context)})"
+    return f"{service} gave no answer, and the kernel's is no proof"
 
 
 def _running(context: Context) -> List[str]:
-    """The time services among the processes that are to be seen, chrony first."""
-    try:
-        pids = [name for name in context.list_dir("/proc") if name.isdigit()]
-    except OSError:
-        return []
-    seen = set()
+    """The time services that run, the one that is told first."""
+    seen = set(_services_of(context, _written_down(context)))
+    if not seen:
+        try:
+            seen = set(_services_of(context, filter(str.isdigit, context.list_dir("/proc"))))
+        except OSError:
+            return []
+    return [name for name in _DAEMONS.values() if name in seen]
+
+
+def _written_down(context: Context) -> Iterator[str]:
+    """Processes that pid files and systemd's control groups name."""
+    for path in _PID_FILES:
+        yield from (context.peek(path) or "").split()[:1]
+    for folder in _GROUPS:
+        for unit in _UNITS:
+            yield from (context.peek(f"{folder}/{unit}/cgroup.procs") or "").split()[:8]
+
+
+def _services_of(context: Context, pids: Any) -> Iterator[str]:
     for pid in pids:
+        if not pid.isdigit() or pid == "0":
+            continue  # a process of another namespace has no number here
         try:
             name = context.read_head(f"/proc/{pid}/comm", 32).strip().decode("ascii", "replace")
         except OSError:
             continue  # it ended meanwhile
         if name in _DAEMONS and not _is_of_a_container(context, pid):
-            seen.add(_DAEMONS[name])
-    return [name for name in _DAEMONS.values() if name in seen]
+            yield _DAEMONS[name]
 
 
 def _is_of_a_container(context: Context, pid: str) -> bool:
@@ -107,81 +241,6 @@ def _is_of_a_container(context: Context, pid: str) -> bool:
     except OSError:
         return False
     return any(line.startswith("NSpid:") and len(line.split()) > 2 for line in status.splitlines())
-
-
-def _chrony(context: Context) -> _Service:
-    """What `chronyc -c tracking` says, over the service's socket when that is there, else over UDP.
-
-    The row has 14 fields, 13 from older versions; counted from its end the fields are alike. A row
-    with stratum 0 is that of an unsynchronised service: its offset 0.0 is none.
-    """
-    argvs = [["chronyc", "-c", "tracking"]]
-    if context.exists(_CHRONY_SOCKET):
-        argvs.insert(0, ["chronyc", "-h", _CHRONY_SOCKET, "-c", "tracking"])
-    complaint = ""
-    for argv in argvs:
-        ran = context.run(argv, timeout_s=_TIMEOUT_S)
-        row = ran.stdout.strip().splitlines()[-1].split(",") if ran.stdout.strip() else []
-        if ran.rc == 0 and len(row) in (13, 14):
-            return _tracking(row)
-        complaint = (ran.stdout + ran.stderr).strip()[:200] or f"chronyc ended with status {ran.rc}"
-    raise ProgramFailed(f"chronyc: {complaint}")
-
-
-def _tracking(row: List[str]) -> _Service:
-    leap = row[-1].lower()
-    stratum = int(row[-12]) if row[-12].isdigit() else 0
-    if stratum == 0 or leap == "not synchronised":
-        return _Service("chrony", False, "not synchronised", {"stratum": stratum})
-    if leap not in _LEAPS:
-        raise ProgramFailed(f"chronyc: no leap state: {leap[:40]}")
-    notes = {
-        "source": row[-13],
-        "stratum": stratum,
-        "offset_ns": _nanoseconds(row[-10]),
-        "root_delay_ns": _nanoseconds(row[-4]),
-        "root_dispersion_ns": _nanoseconds(row[-3]),
-    }
-    return _Service("chrony", True, leap, notes)
-
-
-def _timesyncd(context: Context) -> _Service:
-    ran = context.run(["timedatectl", "show", "--property=NTPSynchronized"], timeout_s=_TIMEOUT_S)
-    key, _, value = ran.stdout.strip().partition("=")
-    if ran.rc != 0 or key != "NTPSynchronized":
-        raise ProgramFailed(f"timedatectl: {ran.stderr.strip()[:200] or 'ended without an answer'}")
-    return _Service("systemd-timesyncd", value == "yes", None, {})
-
-
-def _ntpd(context: Context) -> _Service:
-    """What `ntpq -c rv` says: `leap_none, sync_ntp, ..., stratum=3, ..., offset=-0.012` (in ms)."""
-    ran = context.run(["ntpq", "-c", "rv"], timeout_s=_TIMEOUT_S)
-    words = ran.stdout.replace("\n", " ").replace(",", " ").split()
-    leaps = [word[len("leap_") :] for word in words if word.startswith("leap_")]
-    values = dict(word.split("=", 1) for word in words if "=" in word)
-    if ran.rc != 0 or not leaps:
-        raise ProgramFailed(f"ntpq: {ran.stderr.strip()[:200] or 'ended without an answer'}")
-    names = {"none": "normal", "add_sec": "insert second", "del_sec": "delete second"}
-    synchronised = leaps[0] in names and "sync_unspec" not in words
-    notes: Dict[str, Any] = {"source": values.get("refid"), "stratum": _integer(values.get("stratum", ""))}
-    for key, name in (
-        ("offset", "offset_ns"),
-        ("rootdelay", "root_delay_ns"),
-        ("rootdisp", "root_dispersion_ns"),
-    ):
-        notes[name] = _nanoseconds(values.get(key, ""), scale=1_000_000)
-    return _Service("ntpd", synchronised, names.get(leaps[0], "not synchronised"), notes)
-
-
-def _nanoseconds(text: str, scale: int = 1_000_000_000) -> Optional[int]:
-    try:
-        return round(float(text) * scale)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _integer(text: str) -> Optional[int]:
-    return int(text) if text.isdigit() else None
 
 
 def _leap(kernel: Optional[Mapping[str, Any]]) -> Optional[str]:

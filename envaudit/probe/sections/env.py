@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import re
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict
 
+from envaudit.probe import ncclsettings
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.hostname import host_names
 from envaudit.probe.placeholders import Placeholders
@@ -70,7 +70,7 @@ def read(context: Context) -> Answer:
             own[name] = _shown(name, value)
         elif _is_allowed(name) and not name.startswith("NCCL_"):
             variables[name] = put(_shown(name, value))
-    settings, files, errors = _nccl_settings(context)
+    settings, files, errors = ncclsettings.in_effect(context)
     nccl = {
         name: {"value": put(_shown(name, value)), "origin": origin}
         for name, (value, origin) in sorted(settings.items())
@@ -86,48 +86,3 @@ def _shown(name: str, value: str) -> str:
     if len(value) > _MAX_VALUE:
         value = value[:_MAX_VALUE] + f"... ({len(value)} characters)"
     return clean(value)
-
-
-def _nccl_settings(context: Context) -> Tuple[Dict[str, Tuple[str, str]], List[str], List[str]]:
-    """What NCCL will see: name → (value, origin), the files read, and what could not be read.
-
-    The order is that of `initEnvFunc` in NCCL's src/misc/param.cc: what is set already wins; then
-    the file NCCL_CONF_FILE names or, without it, ~/.nccl.conf; then /etc/nccl.conf.
-    """
-    settings = {
-        name: (value, "environment") for name, value in context.environ.items() if name.startswith("NCCL_")
-    }
-    named = context.environ.get("NCCL_CONF_FILE", "")
-    home = context.environ.get("HOME", "")
-    files = []
-    if named:
-        files.append((named, "NCCL_CONF_FILE"))
-    elif home:
-        files.append((os.path.join(home, ".nccl.conf"), "~/.nccl.conf"))
-    files.append(("/etc/nccl.conf", "/etc/nccl.conf"))
-    read_files: List[str] = []
-    errors: List[str] = []
-    for path, origin in files:
-        if not os.path.isabs(path):
-            path = os.path.join(context.workdir, path)
-        try:
-            text = context.read_text(path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            errors.append(f"{path}: {error.strerror}")
-            continue
-        read_files.append(origin)
-        for name, value in _assignments(text).items():
-            settings.setdefault(name, (value, origin))
-    return settings, read_files, errors
-
-
-def _assignments(text: str) -> Mapping[str, str]:
-    """The NAME=value lines of an nccl.conf, read as NCCL does: no trimming, the first of a name wins."""
-    found: Dict[str, str] = {}
-    for line in text.split("\n"):
-        name, equals, value = line.partition("=")
-        if equals and name.startswith("NCCL_"):
-            found.setdefault(name, value)
-    return found

@@ -2,19 +2,25 @@
 
 Facts:
 
-    torch      {"library": "{site}/torch/lib/libtorch_cuda.so", "search": "RPATH"}: the library whose
-               needs were resolved; RPATH wins over LD_LIBRARY_PATH, RUNPATH loses to it, or "none"
+    torch      {"library": "{site}/torch/lib/libtorch_cuda.so", "search": "RPATH", "glibc": "2.28",
+                "built_with": {"cudnn": "9.24.0", "nccl": "2.30.7"}}: the library whose needs were
+               resolved; RPATH wins over LD_LIBRARY_PATH, RUNPATH loses to it, or "none"; the oldest
+               glibc it can be loaded with; what its own package says it was built with
     nccl       {"path": "{site}/nvidia/nccl/lib/libnccl.so.2", "version": "2.30.7",
-                "origin": "environment", "via": "RPATH"}: the copy that is taken
+                "origin": "environment", "via": "RPATH", "cuda": "13.3"}: the copy that is taken;
+               `cuda`, of NCCL alone, is what it was built for, which need not be torch's
     cudnn, cudart, cublas, ...    likewise, the families of `envaudit.probe.families`
+    nccl_net, mpi, ucx, libfabric    likewise, what is opened by its name at run time: torch seldom
+               needs them itself, NCCL's network plugin and a launcher do
     missing    sonames that nothing on the way provides
     copies     {"nccl": {"/usr/lib/x86_64-linux-gnu/libnccl.so.2": "2.18.5"}, ...}: not taken
 
 `origin` says where the copy lives: environment, toolkit (/usr/local/cuda, CUDA_HOME), cuda-compat,
 system, static (linked into libtorch_cuda.so: `path` is that file) or other. `via` says which step
-of the loader's order led to it: LD_PRELOAD, RPATH, LD_LIBRARY_PATH, RUNPATH, ld.so.cache, default,
-or torch, which loads the libraries of some wheels by path before its own. cuDNN also has `parts`,
-its sublibraries: `beside` it, the path of another copy, or null where none is found.
+of the loader's order led to it: LD_PRELOAD, /etc/ld.so.preload, RPATH, LD_LIBRARY_PATH, RUNPATH,
+ld.so.cache, default; NCCL_NET_PLUGIN where that is a path; or torch, which loads the libraries of
+some wheels by path before its own. cuDNN also has `parts`, its sublibraries: `beside` it, the path
+and version of another copy, or null where none is found.
 
 A CPU-only torch has no libtorch_cuda.so: the library is libtorch_cpu.so, and most families are
 not there.
@@ -29,10 +35,12 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from envaudit.probe import torchfiles
 from envaudit.probe.context import Answer, Context
-from envaudit.probe.elf import NotElf
-from envaudit.probe.families import Family, family_of, loaded_version, told_version
+from envaudit.probe.cudnnparts import parts_of
+from envaudit.probe.elf import NotElf, needed_glibc
+from envaudit.probe.families import BY_NAME, Family, family_of, loaded_version, nccl_in, told_version
 from envaudit.probe.interpreter import writer_of
 from envaudit.probe.loader import LoaderUnknown, Taken, resolve_links
+from envaudit.probe.opened import opened
 from envaudit.probe.places import Places
 from envaudit.probe.torchloading import CORES, TorchLoading
 
@@ -40,11 +48,14 @@ SCHEMA = 1
 # A cold prefix on a network filesystem: the loader maps some thirty files, then three are loaded.
 DEADLINE_S = 15.0
 
-# The parts that a libcudnn.so.N opens by name; releases add others, which are seen beside it.
-_CUDNN_PARTS = {
-    "8": ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train"),
-    "9": ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled", "engines_runtime_compiled"),
-}
+# Torch's libraries that may ask for a newer glibc than the others.
+_TORCH_LIBRARIES = (
+    "libtorch_cuda.so",
+    "libtorch_hip.so",
+    "libtorch_cpu.so",
+    "libtorch_python.so",
+    "libc10.so",
+)
 
 
 def read(context: Context) -> Answer:
@@ -70,6 +81,7 @@ class _Reading:
 
     def __init__(self, context: Context, package: torchfiles.Package, loading: TorchLoading) -> None:
         self.context = context
+        self.package = package
         self.loading = loading
         self.rules = loading.rules
         self.places = Places(context.interpreter)
@@ -89,19 +101,52 @@ class _Reading:
             facts["missing"] = sorted(name for name, path in self.loading.resolved.items() if path is None)
             facts.update({family.name: self._row(family, found) for family, found in taken.items()})
             self._add_static_nccl(facts)
-        core = self.loading.core
-        facts["torch"] = {"library": self.places.show(core), "search": self.rules.search_folders(core)[0]}
+            by_name = self._opened(taken, facts)
+            facts.update(
+                {family.name: self._row(family, found, needed=False) for family, found in by_name.items()}
+            )
+            taken.update(by_name)
+        facts["torch"] = self._torch()
         facts["copies"] = self._copies([found.path for found in taken.values()])
         return Answer("partial" if self.errors else "ok", facts, self.notes, self.errors)
 
-    def _row(self, family: Family, found: Taken) -> Dict[str, Any]:
+    def _torch(self) -> Dict[str, Any]:
+        core = self.loading.core
+        needs = []
+        for name in _TORCH_LIBRARIES:
+            path = self.loading.libraries.get(name)
+            try:
+                needs.append(needed_glibc(self.context.real(path)) if path else None)
+            except (OSError, NotElf):
+                continue  # the loader has said so already
+        newest = max(
+            filter(None, needs), key=lambda version: tuple(map(int, version.split("."))), default=None
+        )
+        return {
+            "library": self.places.show(core),
+            "search": self.rules.search_folders(core)[0],
+            "glibc": newest,
+            "built_with": torchfiles.built_with(self.context, self.package, self.site_names),
+        }
+
+    def _opened(self, taken: Dict[Family, Taken], facts: Dict[str, Any]) -> Dict[Family, Taken]:
+        nccl = next((taken[BY_NAME[name]].path for name in ("nccl", "rccl") if BY_NAME[name] in taken), None)
+        if nccl is None and "nccl" in facts:
+            nccl = self.loading.core
+        askers = list(dict.fromkeys([nccl, self.loading.core])) if nccl else []
+        return opened(self.context, self.rules, list(taken), askers, rccl=BY_NAME["rccl"] in taken)
+
+    def _row(self, family: Family, found: Taken, *, needed: bool = True) -> Dict[str, Any]:
         real = resolve_links(self.context, found.path)
         told = told_version(self.context, family, os.path.normpath(found.path), real, self.site_names)
         writer = writer_of(real) if self.context.live and os.geteuid() == 0 else None
         if writer:
-            self.notes.setdefault("not_examined", {})[f"version call of {family.name}"] = f"as root: {writer}"
+            self._note_not_examined(f"version call of {family.name}", f"as root: {writer}")
         version, errors = loaded_version(self.context, family, found.path, told, trusted=not writer)
-        self.errors += errors
+        if needed:
+            self.errors += errors
+        elif errors:
+            self._note_not_examined(f"version call of {family.name}", errors[0])
         self._note_file(family.name, real)
         row: Dict[str, Any] = {
             "path": self.places.show(found.path),
@@ -109,9 +154,22 @@ class _Reading:
             "origin": self.places.origin(found.path, real, self.context.environ),
             "via": found.via,
         }
+        if family.name == "nccl":
+            row["cuda"] = self._cuda_of_nccl(found.path)
         if family.name == "cudnn":
-            row["parts"] = self._cudnn_parts(found.path)
+            askers = self.loading.askers(os.path.basename(found.path))
+            row["parts"] = parts_of(self.context, self.rules, self.places, found.path, version, askers)
         return row
+
+    def _cuda_of_nccl(self, path: str) -> Optional[str]:
+        try:
+            text = nccl_in(self.context, path)
+        except (OSError, NotElf):
+            return None  # the version call has said so already
+        return text[1] if text else None
+
+    def _note_not_examined(self, what: str, why: str) -> None:
+        self.notes.setdefault("not_examined", {})[what] = why
 
     def _note_file(self, name: str, real: str) -> None:
         try:
@@ -121,34 +179,19 @@ class _Reading:
         files = self.notes.setdefault("files", {})
         files[name] = {"real_path": real, "size_bytes": seen.st_size, "mtime_s": int(seen.st_mtime)}
 
-    def _cudnn_parts(self, path: str) -> Dict[str, Optional[str]]:
-        """Where each sublibrary is found when libcudnn opens it by its bare name."""
-        folder, name = os.path.split(os.path.normpath(path))
-        major = name.partition(".so.")[2].split(".")[0]
-        form = re.compile(rf"libcudnn_(\w+)\.so\.{re.escape(major)}")
-        beside = [match.group(1) for match in map(form.fullmatch, self._list(folder)) if match]
-        parts: Dict[str, Optional[str]] = {}
-        for part in sorted({*beside, *_CUDNN_PARTS.get(major, ())}):
-            found = self.rules.find(f"libcudnn_{part}.so.{major}", [path, *self.loading.askers(name)])
-            if found is None:
-                parts[part] = None
-            elif os.path.dirname(found.path) == folder:
-                parts[part] = "beside"
-            else:
-                parts[part] = self.places.show(found.path)
-        return parts
-
     def _add_static_nccl(self, facts: Dict[str, Any]) -> None:
+        """Builds of conda's pytorch channel link NCCL into libtorch_cuda.so and ship no libnccl."""
         if "nccl" in facts or "rccl" in facts or os.path.basename(self.loading.core) != "libtorch_cuda.so":
             return
         try:
-            version = torchfiles.static_nccl(self.context, self.loading.core)
+            found = nccl_in(self.context, self.loading.core)
         except (OSError, NotElf) as error:
             self.errors.append(f"{self.loading.core}: {error}")
             return
-        if version:
+        if found:
             path = self.places.show(self.loading.core)
-            facts["nccl"] = {"path": path, "version": version, "origin": "static", "via": "static"}
+            row = {"path": path, "version": found[0], "origin": "static", "via": "static", "cuda": found[1]}
+            facts["nccl"] = row
 
     def _copies(self, taken: Sequence[str]) -> Dict[str, Dict[str, Optional[str]]]:
         """Every other copy in the folders the loader, or torch, passes on its way."""
@@ -165,7 +208,7 @@ class _Reading:
         return seen
 
     def _on_the_way(self) -> Iterator[str]:
-        yield from self.rules.preloaded()
+        yield from (found.path for found in self.rules.preloaded())
         folders = [*self.rules.library_path(), *self.rules.search_folders(self.loading.core)[1]]
         for site in self.places.sites:
             wheels = os.path.join(site, "nvidia")

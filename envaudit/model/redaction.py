@@ -1,0 +1,279 @@
+"""A snapshot that may be shown to anybody: who, where and which machine are pseudonyms.
+
+Versions, package names, settings and numbers stay. The same identity has the same pseudonym
+everywhere in one snapshot, so that two alike nodes stay alike and a drift stays a drift. Pseudonyms
+are numbered anew for every snapshot: two redacted files cannot be joined, and cannot be compared.
+
+What people name as they like (folders, conda environments, branches) counts as an identity. Of a
+section that this version does not know only numbers, versions and its own keys are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+
+from envaudit.model.codec import SECTION_SCHEMAS
+from envaudit.model.fingerprint import Fingerprint, Missing, Snapshot
+from envaudit.model.identities import (
+    COMMON,
+    Pseudonyms,
+    Scrubber,
+    is_address,
+    is_nothing,
+    may_be_token,
+)
+from envaudit.model.nodeset import natural_key
+from envaudit.model.section import Section
+
+# The kind of identity that a value is by its key, `sys_image_guid` or `SLURM_JOB_ID`.
+_KINDS = (
+    ("host", r"(.*_)?(host_?name|hostid|fqdn|node_?name|nodelist|master_addr)|host"),
+    ("user", r"(.*_)?(user_?(name)?s?|login|logname|owner|account)"),
+    ("job", r"(.*_)?job_?(id|name|uid)?|.*_(cluster_name|partition|reservation|submit_host|topology_addr)"),
+    ("id", r"(.*_)?(uuids?|serials?|serial_numbers?|guids?|gids?|comm_id|cluster_id|clique_id|ident)"),
+    ("id", r"(machine|boot|asset|board|chassis|product|system|session|module)_?(id|tag|serial|uuid)"),
+    ("mac", r"(.*_)?(macs?|hwaddr|mac_address)"),
+    (
+        "addr",
+        r"(.*_)?(ips?|addr|address(es)?|gateways?|dns|peers?|subnets?|broadcast|sources?|refid|servers?)",
+    ),
+    ("branch", r"branch"),
+    ("remote", r"remotes?|origin_url"),
+    ("dir", r"changed_files|conda_default_env|conda_prompt_modifier|label"),
+)
+_KIND_OF = tuple((kind, re.compile(rf"(?:{pattern})\Z")) for kind, pattern in _KINDS)
+_VERSION_KEY = re.compile(
+    r"(?:.*_)?(?:version|driver|firmware|vbios|inforom|release|build|pinned|requested)\Z"
+)
+_VERSION = re.compile(r"v?\d+(?:\.\d+){1,5}(?:[-+._]?[a-z]{1,8}\d{0,4})?\Z", re.IGNORECASE)
+# Below these keys a long hexadecimal number is the digest of something public, or a commit.
+_DIGEST_KEYS = frozenset(
+    (
+        *("build", "commit", "digest", "environment_files", "files", "git_version", "hash", "lock"),
+        *("locks", "md5", "record_sha256", "revision", "sha256"),
+    )
+)
+# Where keys are names of packages, which stay as they are: section and first key.
+_PACKAGE_TABLES = frozenset(
+    [
+        ("conda", "packages"),
+        ("conda", "duplicates"),
+        ("conda", "urls"),
+        ("files", "changed"),
+        ("files", "missing"),
+        ("files", "extra"),
+        ("files", "counts"),
+        ("packages", "distributions"),
+        ("packages", "duplicates"),
+        ("packages", "projects"),
+        ("packages", "record_sha256"),
+    ]
+)
+# Texts whose whole is a person's own: section, then its key.
+_OWN_WORDS = {
+    ("conda", "name"): "dir",
+    ("git", "changed"): "dir",
+    ("host", "kernel_arguments", "notes"): "text",
+    ("conda", "history"): "text",
+}
+_PLAIN_KEY = re.compile(r"[a-z][a-z_]{0,40}\Z")
+_PCI_ADDRESS = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\Z")
+_HOME = re.compile(r"/(?:home|Users)/([^/\s:;,'\"]+)")
+
+
+def redact(snapshot: Snapshot) -> Snapshot:
+    """The snapshot without identities; every node is called `node-1`, `node-2` and so on."""
+    names = sorted([*(each.node for each in snapshot.fingerprints), *snapshot.missing], key=natural_key)
+    width = len(str(len(names)))
+    nodes = {name: f"node-{index:0{width}}" for index, name in enumerate(names, 1)}
+    redaction = _Redaction(nodes, snapshot)
+    return Snapshot(
+        tuple(redaction.fingerprint(each) for each in snapshot.fingerprints),
+        {nodes[name]: redaction.missing(gone) for name, gone in snapshot.missing.items()},
+    )
+
+
+class _Redaction:
+    """One snapshot's pseudonyms, and the values they are put into."""
+
+    def __init__(self, nodes: Dict[str, str], snapshot: Snapshot) -> None:
+        self._nodes = nodes
+        self._pseudonyms = Pseudonyms()
+        self._tokens: Dict[str, str] = {}
+        self._done: Dict[Tuple[str, str], Section] = {}
+        self._collect(snapshot)
+        self._scrubber = Scrubber(self._tokens, self._pseudonyms, stems=_stems(self._tokens))
+
+    def fingerprint(self, fingerprint: Fingerprint) -> Fingerprint:
+        """One node's sections under its pseudonym."""
+        sections = {name: self._section(each) for name, each in fingerprint.sections.items()}
+        return replace(fingerprint, node=self._nodes[fingerprint.node], sections=sections)
+
+    def missing(self, gone: Missing) -> Missing:
+        """Why a node is missing, in words that name nobody."""
+        return Missing(gone.kind, self._scrubber.text(gone.why), self._scrubber.text(gone.next_step))
+
+    # What is known to be an identity, before any text is looked at.
+
+    def _collect(self, snapshot: Snapshot) -> None:
+        for name, pseudonym in self._nodes.items():
+            self._learn(name, pseudonym)
+        for name in self._nodes:
+            self._learn_parts(name)
+        for fingerprint in snapshot.fingerprints:
+            host = fingerprint.sections.get("host")
+            own = host.notes.get("hostname") if host is not None else None
+            if isinstance(own, str):
+                self._learn_host(own, fingerprint.node)
+        for fingerprint in snapshot.fingerprints:
+            for section in fingerprint.sections.values():
+                for key, text in _leaves(section):
+                    self._learn_leaf(key, text)
+
+    def _learn(self, name: str, pseudonym: str) -> None:
+        if may_be_token(name):
+            self._tokens.setdefault(name, pseudonym)
+
+    def _learn_parts(self, name: str) -> None:
+        """Of `gpu01.cluster.example` the host and the domain, which occur without each other."""
+        short, _, domain = name.partition(".")
+        if domain and not domain.replace(".", "").isdigit():
+            self._learn(short, self._nodes[name])
+            self._learn(domain, self._pseudonyms.of("domain", domain))
+
+    def _learn_host(self, own: str, node: str = "") -> None:
+        """The names of a host, `node` when it is that node."""
+        short, _, domain = own.partition(".")
+        same = short.lower() == node.partition(".")[0].lower()
+        self._learn(short, self._nodes[node] if same else self._pseudonyms.of("host", short))
+        if domain:
+            self._learn(domain, self._pseudonyms.of("domain", domain))
+
+    def _learn_leaf(self, key: str, text: str) -> None:
+        for match in _HOME.finditer(text):
+            self._learn(match.group(1), self._pseudonyms.of("user", match.group(1)))
+        kind = kind_of(key)
+        if kind not in ("host", "user", "job", "id") or not _is_one_word(text) or not may_be_token(text):
+            return
+        if kind == "host":
+            if not is_address(text):
+                self._learn_host(text)
+        else:
+            self._learn(text, self._pseudonyms.of(kind, text))
+
+    # Values.
+
+    def _section(self, section: Section) -> Section:
+        key = (section.digest, repr((section.notes, section.errors)))
+        if key not in self._done:
+            name = section.name
+            if name in SECTION_SCHEMAS:
+                redacted = replace(
+                    section,
+                    facts=self._known(name, (), section.facts),
+                    notes=self._known(name, (), section.notes, notes=True),
+                    errors=tuple(self._scrubber.text(text) for text in section.errors),
+                )
+            else:
+                redacted = replace(
+                    section,
+                    facts=self._unknown((), section.facts),
+                    notes={"redacted": "of a section that this version does not know"},
+                    errors=("redacted",) * len(section.errors),
+                )
+            self._done[key] = redacted
+        return self._done[key]
+
+    def _known(self, section: str, path: Tuple[str, ...], value: Any, *, notes: bool = False) -> Any:
+        if isinstance(value, dict):
+            named = (section, *path) in _PACKAGE_TABLES
+            return {
+                key if named else self._key(section, path, key): self._known(
+                    section, (*path, key), item, notes=notes
+                )
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self._known(section, path, item, notes=notes) for item in value]
+        own = _OWN_WORDS.get((section, *path[:1])) or (
+            _OWN_WORDS.get((section, *path[:1], "notes")) if notes else None
+        )
+        kind = own or kind_of(path[-1]) if path else None
+        if isinstance(value, str):
+            return self._leaf(kind, path, value, whole=own is not None)
+        if isinstance(value, int) and not isinstance(value, bool) and kind == "id" and value:
+            return self._pseudonyms.of("id", str(value))
+        return value
+
+    def _leaf(self, kind: Optional[str], path: Tuple[str, ...], text: str, *, whole: bool) -> str:
+        if is_nothing(text) or _PCI_ADDRESS.match(text):
+            return text
+        if not whole and _VERSION.match(text) and (_VERSION_KEY.match(path[-1]) or "copies" in path):
+            return text
+        if whole:
+            return self._scrubber.folder(text) if kind == "dir" else self._pseudonyms.of(str(kind), text)
+        shown = self._scrubber.text(text, keep_hex=not _DIGEST_KEYS.isdisjoint(path))
+        if kind is None or shown != text or text.lower() in COMMON or _is_loopback(text):
+            return shown
+        return self._scrubber.folder(text) if kind == "dir" else self._pseudonyms.of(kind, text)
+
+    def _key(self, section: str, path: Tuple[str, ...], key: str) -> str:
+        if (section, *path[:1]) == ("git", "files"):
+            stem, dot, kind = key.rpartition(".")
+            return f"{self._pseudonyms.of('dir', stem)}.{kind}" if dot else self._pseudonyms.of("dir", key)
+        return self._scrubber.text(key)
+
+    def _unknown(self, path: Tuple[str, ...], value: Any) -> Any:
+        if isinstance(value, dict):
+            # The outermost keys are the section's own words; further down they may be anybody's.
+            return {
+                (key if not path and _PLAIN_KEY.match(key) and key not in self._tokens else self._any(key)): (
+                    self._unknown((*path, key), item)
+                )
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self._unknown(path, item) for item in value]
+        if isinstance(value, str) and not is_nothing(value):
+            return value if _VERSION.match(value) and not is_address(value) else self._any(value)
+        return value
+
+    def _any(self, text: str) -> str:
+        return self._pseudonyms.of("text", text)
+
+
+def kind_of(key: str) -> Optional[str]:
+    """What kind of identity a key's value is, None where the key does not say."""
+    lowered = key.lower()
+    return next((kind for kind, form in _KIND_OF if form.match(lowered)), None)
+
+
+def _leaves(section: Section) -> Iterator[Tuple[str, str]]:
+    """Every text of a section with the key that it stands under."""
+    waiting: List[Tuple[str, Any]] = [("", section.facts), ("", section.notes), ("", list(section.errors))]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, str):
+            yield key, value
+        elif isinstance(value, dict):
+            for name, item in value.items():
+                yield "", name
+                waiting.append((name, item))
+        elif isinstance(value, list):
+            waiting.extend((key, item) for item in value)
+
+
+def _stems(names: Iterable[str]) -> List[str]:
+    """What names of hosts begin with, for `gpu[01-16]` names them too."""
+    stems = {re.sub(r"\d+\Z", "", name.partition(".")[0]) for name in names if name[-1:].isdigit()}
+    return sorted(stem for stem in stems if stem)
+
+
+def _is_one_word(text: str) -> bool:
+    return re.fullmatch(r"[\w.:-]{3,253}", text) is not None
+
+
+def _is_loopback(text: str) -> bool:
+    return text.startswith("127.") or text in ("::1", "0.0.0.0", "::")  # noqa: S104 (no socket is bound)

@@ -1,0 +1,321 @@
+"""Many files looked at by several processes: whether each is as its package recorded it.
+
+Threads would take turns at the interpreter's lock for every small file. Each process has one buffer,
+takes the next part of the work from a pipe that all of them share, and says what it found on a pipe
+of its own. A process that loses its parent ends by itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import select
+import signal
+import stat
+import sys
+import time
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from envaudit.probe import child
+
+CHANGED, MISSING = "changed", "missing"
+
+_MAX_PROCESSES = 8
+_BUFFER_BYTES = 1 << 20
+# A part of the work has no more bytes and no more files than this, unless there would be too many
+# parts: their numbers wait in a pipe, of which 4096 bytes are certain (pipe(7)).
+_PART_BYTES, _PART_FILES, _MOST_PARTS = 8 << 20, 64, 400
+_NUMBER_BYTES = 4
+# Where no size was recorded stands a script or a configuration; a sparse file may say exabytes.
+_MAX_UNSIZED_BYTES = 16 << 30
+# A file that was written within one tick of the file system's clock may be written again in it.
+_SETTLED_NS = 2 * 10**9
+_READ_BYTES = 1 << 16
+# What it means that a file cannot be opened. In its place stands a socket, a device without a
+# driver, or a loop of links.
+_MEANING = {
+    errno.ENOENT: MISSING,
+    errno.ENOTDIR: MISSING,
+    errno.ENXIO: CHANGED,
+    errno.ENODEV: CHANGED,
+    errno.ELOOP: CHANGED,
+}
+
+# Device, inode, size, mtime_ns and ctime_ns; algorithm and digest in hex.
+Identity = Tuple[int, int, int, int, int]
+Digest = Tuple[str, str]
+Tell = Callable[[int, int], None]
+
+
+class File(NamedTuple):
+    """A file that is looked at.
+
+    Attributes:
+        path: where it lies on this machine.
+        accepted: digests that it may have; empty where only its presence is known.
+        sizes: bytes that it may have; empty where they are not known.
+        is_link: it was a symbolic link; that it still is one is enough.
+    """
+
+    path: str
+    accepted: Sequence[Digest] = ()
+    sizes: Sequence[int] = ()
+    is_link: bool = False
+
+
+class Found(NamedTuple):
+    """All that was found.
+
+    Attributes:
+        changed: the numbers of the files that are not as recorded.
+        missing: of those that are not there.
+        errors: number of a file to why it could not be looked at.
+        read_bytes: how much was hashed.
+        known: digests by identity, of the files whose identity was settled.
+    """
+
+    changed: List[int]
+    missing: List[int]
+    errors: Dict[int, str]
+    read_bytes: int
+    known: Dict[Identity, Digest]
+
+
+class Looking:
+    """Files being looked at, from entering to leaving this context; the processes end with it."""
+
+    def __init__(
+        self,
+        files: Sequence[File],
+        *,
+        contents: bool,
+        deadline_s: float,
+        believed: Optional[Mapping[Identity, Digest]] = None,
+        remember: bool = False,
+    ) -> None:
+        """Prepare the work.
+
+        Args:
+            files: each is looked at once.
+            contents: hash them; otherwise their kind and size alone are looked at.
+            deadline_s: after so many seconds the processes end by their own alarm.
+            believed: digests of earlier runs, believed where the identity is the same.
+            remember: answer with the digests by identity.
+        """
+        self._files = files
+        self._parts = _parts(files, contents)
+        self._worker = _Worker(files, contents, believed or {}, remember)
+        self._deadline_s = deadline_s
+        self._workers: Dict[int, int] = {}
+        self._left = set(range(len(self._parts)))
+        self._found = Found([], [], {}, 0, {})
+        self._read_bytes = 0
+
+    def __enter__(self) -> Looking:
+        """Start the processes."""
+        reading, writing = os.pipe()
+        parent = os.getpid()
+
+        def work(fd: int) -> None:
+            os.close(writing)
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            self._worker.parent = parent
+            while True:
+                number = os.read(reading, _NUMBER_BYTES)
+                if not number:
+                    return
+                child.write_all(fd, self._said_of(int.from_bytes(number, "big")))
+
+        try:
+            for number in range(len(self._parts)):
+                os.write(writing, number.to_bytes(_NUMBER_BYTES, "big"))
+            for _ in range(min(processes(), len(self._parts))):
+                try:
+                    pid, fd = child.fork(work, self._deadline_s)
+                except OSError:
+                    break  # those that there are take all the work
+                self._workers[fd] = pid
+        finally:
+            os.close(reading)
+            os.close(writing)
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        """End whatever is still running."""
+        for fd, pid in self._workers.items():
+            os.close(fd)
+            child.end(pid)
+        self._workers.clear()
+
+    def result(self, tell: Optional[Tell] = None) -> Found:
+        """Wait for all of it; `tell` hears now and then how many files and bytes are through."""
+        if not self._workers:
+            for number in sorted(self._left):
+                self._take(self._said_of(number), tell)
+        self._listen(tell)
+        for number in self._left:
+            for index in self._parts[number]:
+                self._found.errors[index] = "the process that looked at it was ended"
+        return self._found._replace(read_bytes=self._read_bytes)
+
+    def _listen(self, tell: Optional[Tell]) -> None:
+        poller = select.poll()
+        said = {fd: bytearray() for fd in self._workers}
+        for fd in said:
+            poller.register(fd, select.POLLIN)
+        while said:
+            for fd, _ in poller.poll():
+                chunk = os.read(fd, _READ_BYTES)
+                *lines, rest = bytes(said[fd] + chunk).split(b"\n")
+                said[fd] = bytearray(rest)
+                for line in lines:
+                    self._take(line, tell)
+                if not chunk:
+                    poller.unregister(fd)
+                    del said[fd]
+                    os.close(fd)
+                    child.reap(self._workers.pop(fd))
+
+    def _said_of(self, number: int) -> bytes:
+        return json.dumps([number, *self._worker.look(self._parts[number])]).encode("ascii") + b"\n"
+
+    def _take(self, line: bytes, tell: Optional[Tell]) -> None:
+        number, read_bytes, states, known = json.loads(line.decode("ascii"))
+        self._left.discard(number)
+        self._read_bytes += read_bytes
+        for index, state in states:
+            if state == CHANGED:
+                self._found.changed.append(index)
+            elif state == MISSING:
+                self._found.missing.append(index)
+            else:
+                self._found.errors[index] = state
+        for *identity, algorithm, digest in known:
+            self._found.known[tuple(identity)] = (algorithm, digest)
+        if tell:
+            part = self._parts[number]
+            tell(len(part), sum(max(self._files[index].sizes or (0,)) for index in part))
+
+
+def processes() -> int:
+    """How many processes share the work: one for each processor that this one may use, up to 8."""
+    return max(1, min(_MAX_PROCESSES, len(os.sched_getaffinity(0))))
+
+
+def _parts(files: Sequence[File], contents: bool) -> List[List[int]]:
+    """The numbers of the files in parts, the largest file first: what is left at the end is small."""
+    weights = [max(file.sizes) if contents and file.sizes else 0 for file in files]
+    most_bytes = max(_PART_BYTES, sum(weights) // _MOST_PARTS)
+    most_files = max(_PART_FILES, len(files) // _MOST_PARTS)
+    parts: List[List[int]] = []
+    weight = 0
+    for index in sorted(range(len(files)), key=weights.__getitem__, reverse=True):
+        if not parts or weight + weights[index] > most_bytes or len(parts[-1]) >= most_files:
+            parts.append([])
+            weight = 0
+        parts[-1].append(index)
+        weight += weights[index]
+    return parts
+
+
+class _Worker:
+    """What looks at files, one after the other, with one buffer."""
+
+    def __init__(
+        self, files: Sequence[File], contents: bool, believed: Mapping[Identity, Digest], remember: bool
+    ) -> None:
+        self.parent = 0
+        self._files = files
+        self._contents = contents
+        self._believed = believed
+        self._remember = remember
+        self._buffer: Optional[memoryview] = None
+        self._read_bytes = 0
+        self._known: List[Tuple[Any, ...]] = []
+
+    def look(self, part: Sequence[int]) -> Tuple[int, List[Tuple[int, str]], List[Tuple[Any, ...]]]:
+        """Bytes read; number and state of each file that is not as recorded; what is known of digests."""
+        if self.parent and os.getppid() != self.parent:
+            os._exit(0)
+        self._read_bytes = 0
+        self._known = []
+        states = []
+        for index in part:
+            try:
+                state = self._state(self._files[index])
+            except OSError as error:
+                state = _MEANING.get(error.errno or 0) or _why(error)
+            except ValueError as error:
+                state = _why(error)  # an algorithm that this machine's policy forbids
+            if state:
+                states.append((index, state))
+        return self._read_bytes, states, self._known
+
+    def _state(self, file: File) -> str:
+        if file.is_link or not (file.accepted or file.sizes):
+            seen = os.lstat(file.path)
+            if stat.S_ISLNK(seen.st_mode) or not file.accepted:
+                return ""
+        seen = os.stat(file.path)
+        if not stat.S_ISREG(seen.st_mode):
+            return CHANGED
+        if file.sizes and seen.st_size not in file.sizes:
+            return CHANGED
+        if not self._contents or not file.accepted:
+            return ""
+        identity = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+        digest = self._believed.get(identity)
+        if digest is None or all(digest[0] != algorithm for algorithm, _ in file.accepted):
+            if not file.sizes and seen.st_size > _MAX_UNSIZED_BYTES:
+                return f"{seen.st_size} bytes: too many for a file whose size was not recorded"
+            return self._hashed(file, identity)
+        self._known.append((*identity, *digest))
+        return "" if digest in file.accepted else CHANGED
+
+    def _hashed(self, file: File, identity: Identity) -> str:
+        """Read the file, which has just been looked at, to its end or as far as its size goes."""
+        if self._buffer is None:
+            self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        asked_ns = time.time_ns()
+        # It may have become a FIFO meanwhile, which blocks without O_NONBLOCK.
+        fd = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            left = identity[2]
+            count = os.readv(fd, [self._buffer])
+            sums = [_new(algorithm, self._buffer[:count]) for algorithm in _algorithms(file.accepted)]
+            while count and left > count:
+                left -= count
+                self._read_bytes += count
+                if self.parent and os.getppid() != self.parent:
+                    os._exit(0)
+                count = os.readv(fd, [self._buffer])
+                for _, each in sums:
+                    each.update(self._buffer[:count])
+            self._read_bytes += count
+            after = os.fstat(fd) if self._remember else None
+        finally:
+            os.close(fd)
+        digests = [(algorithm, each.hexdigest()) for algorithm, each in sums]
+        if after and max(identity[3:]) + _SETTLED_NS < asked_ns:
+            now = (after.st_dev, after.st_ino, after.st_size, after.st_mtime_ns, after.st_ctime_ns)
+            if now == identity:
+                self._known.append((*identity, *digests[0]))
+        return "" if any(digest in file.accepted for digest in digests) else CHANGED
+
+
+def _algorithms(accepted: Sequence[Digest]) -> List[str]:
+    if len(accepted) == 1:
+        return [accepted[0][0]]
+    return sorted({algorithm for algorithm, _ in accepted})
+
+
+def _new(algorithm: str, data: memoryview) -> Tuple[str, Any]:
+    if algorithm in ("md5", "sha1") and sys.version_info >= (3, 9):
+        return algorithm, hashlib.new(algorithm, data, usedforsecurity=False)
+    return algorithm, getattr(hashlib, algorithm)(data)
+
+
+def _why(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error)[:200] or type(error).__name__

@@ -1,0 +1,144 @@
+"""Section `integrity`: what lies in an environment other than it was installed.
+
+It is read where it is asked for by name, never in an ordinary snapshot: it looks at every file that
+conda and pip installed. What it is told:
+
+- `integrity`: `hash` (default) reads every file; `size` looks at kinds and sizes alone, and an edit
+  that keeps the size goes unseen;
+- `integrity_cache`: a file that keeps the digests of this run, see `envaudit.probe.hashcache`. In
+  `size` mode it is believed: what has not been touched since it was hashed is not read again, and
+  what was touched is hashed. In `hash` mode nothing of it is believed;
+- `integrity_progress`: a file of this machine into which goes how far the work is.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any, Dict, List, Mapping, Optional
+
+from envaudit.probe.context import Answer, Context
+from envaudit.probe.hashcache import HashCache
+from envaudit.probe.hashing import Digest, File, Identity, Looking, Tell
+from envaudit.probe.recorded import Claim, Recorded
+from envaudit.probe.unrecorded import unrecorded
+
+SCHEMA = 1
+DEADLINE_S = 900.0
+
+STATES = ("changed", "missing", "extra")
+_NAMED_PATHS = 20
+_MAX_NAMED = 5000
+_MAX_ERRORS = 100
+
+# Package to the paths of its files.
+_ByPackage = Dict[str, List[str]]
+
+
+def read(context: Context, tell: Optional[Tell] = None) -> Answer:
+    """Facts `changed`, `missing` and `extra`: package to the paths, below the prefix, of such files.
+
+    `extra` are files in a package's folder of site-packages that no package recorded. Of a package at
+    most 20 paths are named, 5000 in all; `counts` (state to package to number) has them all. A pip
+    package is named `pip:NAME`. Byte code is left out, since Python writes it anew by itself. `mode` is
+    `size`, `hash`, or `cached` for `size` with a cache.
+
+    Notes: `examined` (files), `read_bytes`, `elapsed_ms`, and where it applies `cache` and
+    `outside_prefix`, the entries of records that lead out of the prefix and were not followed.
+    """
+    began = time.monotonic()
+    options = context.options
+    mode = "size" if options.get("integrity") == "size" else "hash"
+    cache = HashCache.of(str(options.get("integrity_cache") or ""))
+    recorded = Recorded(context)
+    errors = recorded.errors
+    if not recorded.owned and not errors:
+        return Answer("absent", {}, {"examined": 0})
+    paths = list(recorded.claims)
+    files = [_file(context, path, recorded.claims[path]) for path in paths]
+    believed: Mapping[Identity, Digest] = cache.read() if cache and mode == "size" else {}
+    with Looking(
+        files,
+        contents=mode == "hash" or cache is not None,
+        deadline_s=_left_s(),
+        believed=believed,
+        remember=cache is not None,
+    ) as looking:
+        extra = list(unrecorded(context, recorded, errors))
+        found = looking.result(tell)
+    states: Dict[str, _ByPackage] = {state: {} for state in STATES}
+    for state, indices in (("changed", found.changed), ("missing", found.missing)):
+        for index in indices:
+            for package in {claim.package for claim in recorded.claims[paths[index]]}:
+                states[state].setdefault(package, []).append(recorded.relative(paths[index]))
+    for package, path in extra:
+        states["extra"].setdefault(package, []).append(recorded.relative(path))
+    errors.extend(_unread(paths, found.errors))
+    notes: Dict[str, Any] = {
+        "examined": len(paths),
+        "read_bytes": found.read_bytes,
+        "elapsed_ms": int((time.monotonic() - began) * 1000),
+    }
+    if recorded.outside:
+        notes["outside_prefix"] = recorded.outside
+    if recorded.unknown:
+        reason = "this Python has no such hash; sizes alone were compared"
+        notes["not_examined"] = {
+            f"{count} files hashed by {name}": reason for name, count in sorted(recorded.unknown.items())
+        }
+    if cache:
+        cache.write(found.known)
+        notes["cache"] = cache.said
+    facts = {**_named(states), "counts": _counts(states)}
+    facts["mode"] = "cached" if cache and mode == "size" else mode
+    return Answer("partial" if errors else "ok", facts, notes, errors)
+
+
+def _left_s() -> float:
+    """Seconds until this process' own alarm, which its children must not outlive."""
+    left_s = signal.getitimer(signal.ITIMER_REAL)[0]
+    return left_s or DEADLINE_S
+
+
+def _file(context: Context, path: str, claims: List[Claim]) -> File:
+    """A file that several packages have is as any of them says: whichever came last has won."""
+    real = path if context.live else context.real(path)
+    if len(claims) == 1:
+        (claim,) = claims
+        accepted = ((claim.algorithm, claim.digest),) if claim.digest else ()
+        return File(real, accepted, () if claim.size_bytes is None else (claim.size_bytes,), claim.is_link)
+    if not all(claim.digest for claim in claims):
+        return File(real)
+    sizes = [claim.size_bytes for claim in claims if claim.size_bytes is not None]
+    return File(
+        real,
+        tuple({(claim.algorithm, claim.digest) for claim in claims}),
+        tuple(sizes) if len(sizes) == len(claims) else (),
+        any(claim.is_link for claim in claims),
+    )
+
+
+def _unread(paths: List[str], errors: Mapping[int, str]) -> List[str]:
+    named = sorted(f"{paths[index]}: {why}" for index, why in errors.items())
+    if len(named) > _MAX_ERRORS:
+        named[_MAX_ERRORS:] = [f"and {len(named) - _MAX_ERRORS} more files"]
+    return [os.fsencode(text).decode("utf-8", "backslashreplace") for text in named]
+
+
+def _named(states: Mapping[str, _ByPackage]) -> Dict[str, Any]:
+    left = _MAX_NAMED
+    facts: Dict[str, Any] = {}
+    for state, packages in states.items():
+        facts[state] = {}
+        for package, paths in sorted(packages.items()):
+            facts[state][package] = sorted(paths)[: min(_NAMED_PATHS, left)]
+            left -= len(facts[state][package])
+    return facts
+
+
+def _counts(states: Mapping[str, _ByPackage]) -> Dict[str, Any]:
+    return {
+        state: {package: len(paths) for package, paths in sorted(packages.items())}
+        for state, packages in states.items()
+    }

@@ -1,0 +1,252 @@
+"""What conda and pip wrote down about the files they installed.
+
+conda keeps them in `paths_data` of conda-meta, pip and uv in the RECORD of a .dist-info folder (PEP
+376, PEP 627). A record is believed only about what lies below its own prefix.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+
+from envaudit.probe.context import Context
+from envaudit.probe.distributions import Distribution, find_in
+
+_MAX_RECORD_BYTES = 256 << 20
+_MAX_NAME_CHARACTERS = 200
+# Bytes of a digest. RECORD names its algorithm; PEP 376 knew md5 and sha1, wheels need sha256 or better.
+_ALGORITHMS = {"sha256": 32, "sha384": 48, "sha512": 64, "sha224": 28, "sha1": 20, "md5": 16}
+_BYTE_CODE = (".pyc", ".pyo")
+
+
+class Claim(NamedTuple):
+    """What a package says of one file.
+
+    Attributes:
+        package: its name; a pip package is named `pip:NAME`.
+        algorithm: of hashlib; empty where only the presence of the file is known.
+        digest: in lower case hex; empty likewise.
+        size_bytes: None where nobody wrote it down, or where the install changed it.
+        is_link: whether it was installed as a symbolic link; the digest is that of its target.
+    """
+
+    package: str
+    algorithm: str = ""
+    digest: str = ""
+    size_bytes: Optional[int] = None
+    is_link: bool = False
+
+
+class Recorded:
+    """All claims of an environment.
+
+    Attributes:
+        claims: absolute path to what packages say of it; a file that two packages have has two.
+        conda: the prefix that holds conda-meta.
+        prefix: the prefix of the interpreter, a virtual environment's own.
+        sites: the folders on sys.path below `prefix` and `conda`, each once.
+        owned: every path that a package names, those of no claim too (byte code, RECORD itself).
+        unowned: top-level folders of `sites` that a distribution without a record may have filled.
+        outside: how many entries lead out of their prefix.
+        unknown: files whose digest is of an algorithm that is not known, by its name.
+        errors: records that could not be read.
+    """
+
+    def __init__(self, context: Context) -> None:
+        told = context.interpreter
+        self.prefix = str(told.get("prefix") or "")
+        candidates = (self.prefix, str(told.get("base_prefix") or ""))
+        self.conda = next((p for p in candidates if p and _has_records(context, p)), self.prefix)
+        self.claims: Dict[str, List[Claim]] = {}
+        self.owned: Dict[str, str] = {}
+        self.unowned: Set[str] = set()
+        self.outside = 0
+        self.unknown: Dict[str, int] = {}
+        self.errors: List[str] = []
+        self.sites = _sites(context, told.get("path") or [], (self.prefix, self.conda))
+        self._read_conda(context)
+        for folder in self.sites:
+            self._read_site(context, folder)
+
+    def relative(self, path: str) -> str:
+        """A path below the prefix it belongs to, in printable words."""
+        top = self.prefix if _is_below(path, self.prefix) else self.conda
+        return os.fsencode(os.path.relpath(path, top)).decode("utf-8", "backslashreplace")
+
+    def _read_conda(self, context: Context) -> None:
+        meta = os.path.join(self.conda, "conda-meta")
+        try:
+            names = [name for name in context.list_dir(meta) if name.endswith(".json")]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            self.errors.append(f"{meta}: {error.strerror}")
+            return
+        top = self.conda.rstrip("/") + "/"
+        for name in names:
+            path = os.path.join(meta, name)
+            try:
+                record = json.loads(context.read_bytes(path, _MAX_RECORD_BYTES))
+                package = str(record["name"])[:_MAX_NAME_CHARACTERS]
+                entries = [
+                    (str(entry["_path"]), _conda_claim(package, entry))
+                    for entry in (record.get("paths_data") or {}).get("paths") or ()
+                ]
+            except OSError as error:
+                self.errors.append(f"{path}: {error.strerror}")
+                continue
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                self.errors.append(f"{path}: not a record of a package ({type(error).__name__})")
+                continue
+            for inside, claim in entries:
+                place = top + inside
+                if _is_crooked(inside):
+                    place = os.path.normpath(os.path.join(top, inside))
+                if not place.startswith(top) or not _is_name(place):
+                    self.outside += 1
+                    continue
+                self._add(place, package, claim)
+
+    def _read_site(self, context: Context, folder: str) -> None:
+        try:
+            names = context.list_dir(folder)
+        except OSError:
+            return
+        for one in find_in(context, folder, names, self.errors):
+            record = os.path.join(one.metadata, "RECORD")
+            installer = context.peek(os.path.join(one.metadata, "INSTALLER"))
+            if installer and installer.lower() == "conda":
+                continue
+            if not installer:
+                if not self._is_of_conda(one):
+                    self._note_unowned(context, one)
+                continue
+            try:
+                text = context.read_text(record, _MAX_RECORD_BYTES)
+            except (FileNotFoundError, NotADirectoryError):
+                self._note_unowned(context, one)
+                continue
+            except OSError as error:
+                self.errors.append(f"{record}: {error.strerror}")
+                self._note_unowned(context, one)
+                continue
+            self._take_rows(f"pip:{one.name}"[:_MAX_NAME_CHARACTERS], folder, text)
+
+    def _is_of_conda(self, one: Distribution) -> bool:
+        """Whether conda recorded its metadata, and so its files."""
+        return any(one.metadata + name in self.owned for name in ("", "/METADATA", "/PKG-INFO"))
+
+    def _take_rows(self, package: str, folder: str, record: str) -> None:
+        top = self.prefix.rstrip("/") + "/"
+        for inside, hashed, size in _rows(record):
+            place = f"{folder}/{inside}"
+            if _is_crooked(inside):
+                place = os.path.normpath(os.path.join(folder, inside))
+            if not place.startswith(top) or not _is_name(place):
+                self.outside += 1
+                continue
+            self._add(place, package, self._wheel_claim(package, hashed, size))
+
+    def _wheel_claim(self, package: str, hashed: str, size: str) -> Optional[Claim]:
+        algorithm, _, encoded = hashed.partition("=")
+        size_bytes = int(size) if size.isdecimal() and len(size) < 20 else None
+        if not encoded:
+            return None  # RECORD itself and what is made after the install
+        algorithm = algorithm.lower()
+        if algorithm not in _ALGORITHMS:
+            self.unknown[algorithm[:40]] = self.unknown.get(algorithm[:40], 0) + 1
+            return Claim(package, "", "", size_bytes)
+        try:
+            digest = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).hex()
+        except (binascii.Error, ValueError):
+            digest = ""
+        if len(digest) != 2 * _ALGORITHMS[algorithm]:
+            digest = encoded.lower()  # old tools wrote hex; what is neither is met by no file
+        return Claim(package, algorithm, digest, size_bytes)
+
+    def _add(self, place: str, package: str, claim: Optional[Claim]) -> None:
+        self.owned[place] = package
+        if claim is not None and not place.endswith(_BYTE_CODE):
+            self.claims.setdefault(place, []).append(claim)
+
+    def _note_unowned(self, context: Context, one: Distribution) -> None:
+        """Of an egg, a development install or a distribution's own package nobody knows the files."""
+        listed = context.peek(os.path.join(one.metadata, "top_level.txt")) or ""
+        for name in [one.name, one.name.replace("-", "_"), *listed.split()[:1000]]:
+            self.unowned.add(os.path.join(one.folder, name.replace("/", "_")))
+
+
+def _has_records(context: Context, prefix: str) -> bool:
+    return context.is_dir(os.path.join(prefix, "conda-meta"))
+
+
+def _sites(context: Context, path: List[str], prefixes: Tuple[str, ...]) -> List[str]:
+    """The folders below the prefixes; lib64 is often a link to lib, and then both are the same."""
+    found: Dict[str, str] = {}
+    for folder in path:
+        if any(_is_below(folder, prefix) for prefix in prefixes):
+            found.setdefault(os.path.realpath(context.real(folder)), folder.rstrip("/"))
+    return list(found.values())
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return bool(prefix) and path.startswith(prefix.rstrip("/") + "/")
+
+
+def _is_crooked(path: str) -> bool:
+    """Whether a path may mean something else than what follows its folder."""
+    return ".." in path or "./" in path or "//" in path or path[:1] in ("", "/")
+
+
+def _is_name(path: str) -> bool:
+    """Whether a file can be called so: no NUL, nothing that the file system cannot encode."""
+    if path.isascii() and "\0" not in path:
+        return True
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in path
+
+
+def _conda_claim(package: str, entry: Dict[str, Any]) -> Optional[Claim]:
+    """A claim of an entry of paths_data; None for a folder."""
+    kind = entry.get("path_type") or "hardlink"
+    if kind == "directory":
+        return None
+    built, placed = entry.get("sha256"), entry.get("sha256_in_prefix")
+    if kind == "softlink":
+        return Claim(package, "sha256" if built else "", str(built or "").lower(), None, is_link=True)
+    if kind != "hardlink":
+        return Claim(package)  # an entry point that conda itself made, with a digest of nothing
+    size = entry.get("size_in_bytes")
+    if entry.get("prefix_placeholder") and not placed:
+        return Claim(package)  # old conda wrote no digest of what it had put the prefix into
+    if placed and placed != built:
+        size = None  # conda writes the size that the file had in its archive
+    digest = str(placed or built or "").lower()
+    return Claim(package, "sha256" if digest else "", digest, size if type(size) is int else None)
+
+
+def _rows(record: str) -> Iterator[Tuple[str, str, str]]:
+    """Path, hash and size of each row of a RECORD; it is CSV, and hardly ever has a quote."""
+    if '"' not in record:
+        for line in record.splitlines():
+            parts = line.split(",")
+            if len(parts) < 3:
+                parts += ["", ""]
+            if parts[0]:
+                yield parts[0], parts[1], parts[2]
+        return
+    import csv
+
+    try:
+        for row in csv.reader(record.splitlines()):
+            if row and row[0]:
+                padded = [*row, "", ""]
+                yield padded[0], padded[1], padded[2]
+    except csv.Error:
+        return

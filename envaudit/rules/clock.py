@@ -1,0 +1,284 @@
+"""Clocks: how far the nodes' are apart, and whether anything keeps them together.
+
+An offset is always judged with its bound: what is certain to be off is a finding, what may be is
+told as not known. Offsets of one run alone are held against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
+
+from envaudit.model.clockoffset import SECTION, Offset, Run, against_median, apart, in_words, runs
+from envaudit.model.fingerprint import Fingerprint
+from envaudit.model.nodeset import natural_key
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, rule
+
+# How far off is too far, in nanoseconds. Logs and traces of several nodes cannot be put in order
+# from a tenth of a second on; from a second on, files of the future, expired tokens and leases.
+THRESHOLDS_NS: Mapping[str, int] = {"warning": 100_000_000, "error": 1_000_000_000}
+
+# The rules that name clocks which are off.
+OFFSET_RULES = ("EA150", "EA151", "EA152")
+
+_SET = "Let its time service follow the same source as the others'; 'chronyc makestep' sets it at once."
+_START = "Enable chronyd or systemd-timesyncd on it, with the same source as on the other nodes."
+
+
+class _Off(NamedTuple):
+    """One clock that is off, or two that are apart: the certain distance, and the words for it."""
+
+    nodes: Tuple[str, ...]
+    at_least_ns: int
+    line: str
+
+
+@rule(
+    "EA150",
+    severity="error",
+    scope="cross",
+    needs=(SECTION,),
+    title="clock is off by more than a second",
+    why="Tokens expire, leases and locks of file systems break, and make or rsync takes old files for new.",
+    how_to_fix=_SET,
+)
+def clock_far_off(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """Clocks that are certain to be off by more than the threshold of errors."""
+    off = [each for each in _off(evidence) if each.at_least_ns > THRESHOLDS_NS["error"]]
+    yield from _folded(off, "error")
+
+
+@rule(
+    "EA151",
+    severity="error",
+    scope="cross",
+    needs=(SECTION,),
+    title="clock is off, and nothing sets it right",
+    why="It drifts on: a clock of its own goes wrong by a second a day and more.",
+    how_to_fix=_START,
+)
+def clock_off_and_free(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """Clocks off by more than the threshold of warnings that are not synchronised either."""
+    free = _unsynchronised(evidence)
+    off = [each for each in _slightly_off(evidence) if not free.isdisjoint(each.nodes)]
+    yield from _folded(off, "warning", ", and not synchronised")
+
+
+@rule(
+    "EA152",
+    severity="warning",
+    scope="cross",
+    needs=(SECTION,),
+    title="clock is off by more than a tenth of a second",
+    why="Logs and traces of several nodes cannot be put in order, and the time service is not at its best.",
+    how_to_fix=_SET,
+)
+def clock_off(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """Clocks off by more than the threshold of warnings though they are synchronised."""
+    free = _unsynchronised(evidence)
+    yield from _folded([each for each in _slightly_off(evidence) if free.isdisjoint(each.nodes)], "warning")
+
+
+@rule(
+    "EA153",
+    severity="warning",
+    scope="node",
+    needs=(SECTION,),
+    title="clock is not synchronised",
+    why="It is right by chance, and drifts away.",
+    how_to_fix="See what its service says: 'chronyc sources', 'timedatectl timesync-status', 'ntpq -p'.",
+)
+def clock_not_synchronised(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """A time service that runs and has no source; that of a node that is off is told there."""
+    told = _told_elsewhere(evidence)
+    by_service: Dict[str, List[str]] = {}
+    for fingerprint in _of_clock(evidence):
+        facts = fingerprint.sections[SECTION].facts
+        service = facts.get("service")
+        if service not in ("none", None) and facts.get("synchronised") is False:
+            by_service.setdefault(str(service), [])
+            by_service[str(service)] += [fingerprint.node] if fingerprint.node not in told else []
+    for service, nodes in by_service.items():
+        if nodes:
+            yield Found(f"the clock is not synchronised ({service})", tuple(nodes), "clock/synchronised")
+
+
+@rule(
+    "EA154",
+    severity="warning",
+    scope="node",
+    needs=(SECTION,),
+    title="no time service",
+    why="Nothing keeps the clock, and it drifts away from the others'.",
+    how_to_fix=_START,
+)
+def no_time_service(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """No service runs, and the kernel does not say that somebody keeps the clock."""
+    yield from _without_service(evidence, "none", "no time service, and the clock is not synchronised")
+
+
+@rule(
+    "EA155",
+    severity="info",
+    scope="node",
+    needs=(SECTION,),
+    title="no time service visible from a container",
+    why="The host keeps the clock of its containers, or does not: from inside nobody can tell.",
+)
+def time_service_not_visible(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """A container in which no service is to be seen, and the kernel does not prove synchronisation."""
+    yield from _without_service(evidence, None, "no time service visible from inside the container")
+
+
+@rule(
+    "EA156",
+    severity="incomplete",
+    scope="cross",
+    needs=(SECTION,),
+    title="clock offset not known",
+    why="A clock that could not be measured may be the one that is off.",
+)
+def offset_not_known(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """Where the run was asked for offsets: nodes without one, or with one too coarse to judge."""
+    if evidence.clocks_asked:
+        yield from _not_known(evidence)
+
+
+@rule(
+    "EA157",
+    severity="info",
+    scope="cross",
+    needs=(SECTION,),
+    title="clock offset not measured along the way",
+    why="The comparison says nothing about how far these clocks are apart.",
+    how_to_fix="Ask for it alone: envaudit clock --nodes ...",
+)
+def offset_not_measured(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """The same where offsets are by-catch of another question."""
+    if not evidence.clocks_asked:
+        yield from _not_known(evidence)
+
+
+def _of_clock(evidence: Evidence) -> List[Fingerprint]:
+    if not evidence.covers(SECTION):
+        return []
+    return [one for one in evidence.fingerprints if SECTION in one.sections]
+
+
+def _off(evidence: Evidence) -> Iterator[_Off]:
+    """Clocks off by anything, with their distance; two nodes are held against each other."""
+    by_node = {one.node: one for one in _of_clock(evidence)}
+    for run in runs(list(by_node.values())):
+        if len(run.measured) == 2:
+            yield _pair(run.measured, by_node)
+        elif len(run.measured) > 2:
+            for node, offset in against_median(run.measured).items():
+                line = f"{node}: {_with_bound(offset)} from the median of {len(run.measured)} clocks"
+                yield _Off((node,), offset.at_least_ns, f"{line}; {_kept(by_node[node])}")
+
+
+def _pair(measured: Mapping[str, Offset], by_node: Mapping[str, Fingerprint]) -> _Off:
+    first, second = sorted(measured, key=natural_key)
+    offset = apart(measured[first], measured[second])
+    if offset.offset_ns < 0:
+        first, second, offset = second, first, offset._replace(offset_ns=-offset.offset_ns)
+    line = f"{second} is {_with_bound(offset)} ahead of {first}; which of two is right they cannot tell"
+    kept = ", ".join(f"{node}: {_kept(by_node[node])}" for node in (first, second))
+    return _Off((first, second), offset.at_least_ns, f"{line} ({kept})")
+
+
+def _with_bound(offset: Offset) -> str:
+    return f"{in_words(offset.offset_ns, signed=True)} ± {in_words(offset.bound_ns)}"
+
+
+def _kept(fingerprint: Fingerprint) -> str:
+    """By what the clock is kept, in words."""
+    facts = fingerprint.sections[SECTION].facts
+    service = facts.get("service")
+    name = service if isinstance(service, str) and service != "none" else "no time service"
+    told = facts.get("synchronised")
+    if told is None:
+        return f"{name}, whether synchronised is not known"
+    return f"{name}, {'synchronised' if told is True else 'not synchronised'}"
+
+
+def _slightly_off(evidence: Evidence) -> List[_Off]:
+    warning, error = THRESHOLDS_NS["warning"], THRESHOLDS_NS["error"]
+    return [each for each in _off(evidence) if warning < each.at_least_ns <= error]
+
+
+def _folded(off: List[_Off], threshold: str, more: str = "") -> Iterator[Found]:
+    """One finding for all of them: what sets one clock wrong is rarely that of one node alone."""
+    if not off:
+        return
+    limit = _limit(threshold)
+    nodes = tuple(sorted({node for each in off for node in each.nodes}, key=natural_key))
+    pair = any(len(each.nodes) == 2 for each in off)
+    message = f"clocks are more than {limit} apart" if pair else f"clock is off by more than {limit}"
+    yield Found(f"{message}{more}", nodes, SECTION, tuple(each.line for each in off))
+
+
+def _unsynchronised(evidence: Evidence) -> Set[str]:
+    return {
+        one.node for one in _of_clock(evidence) if one.sections[SECTION].facts.get("synchronised") is False
+    }
+
+
+def _told_elsewhere(evidence: Evidence) -> Set[str]:
+    """Nodes whose time service another finding names: one that is off, or a drift of its facts."""
+    warning = THRESHOLDS_NS["warning"]
+    told = {node for each in _off(evidence) if each.at_least_ns > warning for node in each.nodes}
+    for drift in evidence.drifts:
+        if drift.kind != "unknown" and drift.path in ("clock/service", "clock/synchronised"):
+            told.update(drift.outliers)
+    return told
+
+
+def _without_service(evidence: Evidence, service: object, message: str) -> Iterator[Found]:
+    told = _told_elsewhere(evidence)
+    nodes = []
+    for one in _of_clock(evidence):
+        facts = one.sections[SECTION].facts
+        if "service" in facts and facts["service"] == service and facts.get("synchronised") is not True:
+            nodes += [one.node] if one.node not in told else []
+    if nodes:
+        yield Found(message, tuple(nodes), "clock/service")
+
+
+def _not_known(evidence: Evidence) -> Iterator[Found]:
+    """Nodes of a run of several whose offset was not measured, or may be anything around the threshold."""
+    for run in runs(_of_clock(evidence)):
+        if len(run.measured) + len(run.reasons) < 2:
+            continue
+        reasons: Dict[str, List[str]] = {}
+        for node, why in run.reasons.items():
+            reasons.setdefault(why, []).append(node)
+        if len(run.measured) == 1:
+            reasons.setdefault("there is no other clock to hold it against", []).extend(run.measured)
+        for why, nodes in reasons.items():
+            yield Found(f"clock offset not known: {why}", tuple(nodes), SECTION)
+        coarse = _too_coarse(run)
+        if coarse:
+            limit = _limit("warning")
+            lines = tuple(f"{node}: {_with_bound(offset)}" for node, offset in coarse.items())
+            yield Found(f"clock offset not known well enough for {limit}", tuple(coarse), SECTION, lines)
+
+
+def _too_coarse(run: Run) -> Dict[str, Offset]:
+    """Measured nodes whose bound reaches across the threshold of warnings."""
+    warning = THRESHOLDS_NS["warning"]
+    if len(run.measured) == 2:
+        first, second = run.measured
+        distances = dict.fromkeys(run.measured, apart(run.measured[first], run.measured[second]))
+    else:
+        distances = against_median(run.measured)
+    return {
+        node: distance
+        for node, distance in distances.items()
+        if distance.at_least_ns <= warning < distance.at_most_ns
+    }
+
+
+def _limit(threshold: str) -> str:
+    """A threshold in words, `1 s` and `100 ms`."""
+    return in_words(THRESHOLDS_NS[threshold]).replace(".000", "")

@@ -1,0 +1,49 @@
+"""Many nodes started one after the other, a moment apart, instead of all in one instant.
+
+What a node starts, the interpreter of the environment, is read from its file system before a line
+of the probe runs: on a shared one only whoever starts the nodes can spread that. An even spread
+has no coincidences, which chance would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ClusterShell.Event import EventHandler
+from ClusterShell.Task import Task
+
+# So many nodes are started at once.
+AT_ONCE = 64
+# 65 nodes are spread over an eighth of a second, a thousand and more over two seconds.
+_APART_S = 0.002
+_LONGEST_S = 2.0
+
+
+def spread_s(count: int) -> float:
+    """The seconds between the first and the last start of `count` nodes."""
+    return min(_LONGEST_S, _APART_S * count) if count > AT_ONCE else 0.0
+
+
+def start_all(task: Task, starts: Sequence[Callable[[], object]]) -> None:
+    """Call what starts each node: at once where they are few, else evenly spread once the task runs."""
+    spread = spread_s(len(starts))
+    if not spread:
+        for start in starts:
+            start()
+        return
+    task.timer(0.0, handler=_Pace(iter(starts)), interval=spread / len(starts))
+
+
+class _Pace(EventHandler):  # type: ignore[misc]
+    def __init__(self, starts: Iterator[Callable[[], object]]) -> None:
+        super().__init__()
+        self._starts = starts
+
+    def ev_timer(self, timer: Any) -> None:
+        """Start the next one, or end."""
+        start = next(self._starts, None)
+        if start is None:
+            timer.invalidate()
+        else:
+            start()
