@@ -69,6 +69,7 @@ _PACKAGE_TABLES = frozenset(
         ("packages", "duplicates"),
         ("packages", "projects"),
         ("packages", "record_sha256"),
+        ("packages", "twice_in_folder"),
     ]
 )
 # Texts whose whole is a person's own: section, then its key.

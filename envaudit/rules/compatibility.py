@@ -173,3 +173,10 @@ def newest_cuda(driver: object) -> Optional[str]:
 def torch_default(version: object) -> Optional[TorchDefault]:
     """What the default wheel of a torch release asks for, `2.9.1` or `2.9.1+cu128`; None where not listed."""
     return TORCH_DEFAULTS.get(".".join(map(str, numbers(version))))
+
+
+def torch_default_of_minor(version: object) -> Optional[TorchDefault]:
+    """The same of a listed release of the same minor: its CUDA and glibc stay within a minor."""
+    own = numbers(version)[:2]
+    rows = (row for release, row in TORCH_DEFAULTS.items() if numbers(release)[:2] == own)
+    return torch_default(version) or next(rows, None)

@@ -263,7 +263,8 @@ def _locked(evidence: Evidence) -> Iterator[Tuple[Fingerprint, Fingerprint]]:
             yield own[node], reference
 
 
-def _distribution_of(conda: str) -> str:
+def distribution_of(conda: str) -> str:
+    """The name of the distribution that a conda package of Python code is."""
     return _DISTRIBUTIONS.get(conda, _SEPARATORS.sub("-", conda).lower())
 
 
@@ -273,10 +274,13 @@ def _beside_conda(fingerprint: Fingerprint) -> Iterator[Tuple[str, str]]:
     `pip install --ignore-installed` leaves conda's metadata where it is: which of the two is found
     depends on the order of a folder.
     """
-    duplicates = _mapping(_facts(fingerprint, "packages").get("duplicates"))
+    facts = _facts(fingerprint, "packages")
+    duplicates, distributions = _mapping(facts.get("duplicates")), _mapping(facts.get("distributions"))
     for conda, record in _mapping(_facts(fingerprint, "conda").get("packages")).items():
-        name = _distribution_of(conda)
+        name = distribution_of(conda)
         versions, version = duplicates.get(name), _mapping(record).get("version")
+        if _is_elsewhere(_mapping(distributions.get(name))):
+            continue  # it hides conda's from another folder: EA248
         if isinstance(versions, list) and version in versions:
             others = sorted({str(each) for each in versions if each not in (None, version)})
             if others:
@@ -287,7 +291,7 @@ def _over_conda(fingerprint: Fingerprint) -> Iterator[Tuple[str, str, str]]:
     """Conda package, distribution and installer, where pip wrote over conda."""
     distributions = _mapping(_facts(fingerprint, "packages").get("distributions"))
     for conda in _mapping(_facts(fingerprint, "conda").get("packages")):
-        name = _distribution_of(conda)
+        name = distribution_of(conda)
         facts = _mapping(distributions.get(name))
         if facts.get("installer") not in (None, "conda") and not _is_elsewhere(facts):
             yield conda, name, str(facts["installer"])

@@ -153,6 +153,13 @@ def test_first_of_two_distributions_wins_and_both_are_told(make_node: MakeNode) 
     answer = read(make_node, files, path=["/first", SITE])
     assert "3" == answer.facts["distributions"]["x"]["version"]
     assert {"x": ["3", "1", "2"]} == answer.facts["duplicates"]
+    assert {"x": ["1", "2"]} == answer.notes["twice_in_folder"]
+
+
+def test_distribution_in_two_folders_is_in_none_twice(make_node: MakeNode) -> None:
+    """pip's copy before the system's: each folder has one record."""
+    files = {"x-2.dist-info/METADATA": "", "/first/x-3.dist-info/METADATA": ""}
+    assert "twice_in_folder" not in read(make_node, files, path=["/first", SITE]).notes
 
 
 def test_distribution_says_where_it_is_when_outside_the_prefix(make_node: MakeNode) -> None:

@@ -31,6 +31,9 @@ def read(context: Context) -> Answer:
     - `editable`: true, with `commit` of its checkout when there is one;
     - `folder`: the sys.path entry, when that is neither in the prefix nor in the base prefix;
     - `user_site`: true in the user's own site folder.
+
+    The note `twice_in_folder` has the names, with their versions, that one folder has two records of,
+    as an install leaves them that broke off; most duplicates only hide each other on sys.path.
     """
     told = context.interpreter
     errors: List[str] = []
@@ -40,28 +43,32 @@ def read(context: Context) -> Answer:
     duplicates: Dict[str, List[Optional[str]]] = {}
     records: Dict[str, str] = {}
     projects: Dict[str, str] = {}
+    first_in: Dict[Tuple[str, str], Optional[str]] = {}
+    twice: Dict[str, List[Optional[str]]] = {}
     for one in found:
+        if (one.name, one.folder) in first_in and not _is_own_project(one, projects.get(one.name)):
+            twice.setdefault(one.name, [first_in[one.name, one.folder]]).append(one.version)
+        first_in.setdefault((one.name, one.folder), one.version)
         if one.name in distributions:
             # An editable project's own .egg-info is seen again where a .pth file puts its folder.
             if not _is_own_project(one, projects.get(one.name)):
                 first = distributions[one.name]["version"]
                 duplicates.setdefault(one.name, [first]).append(one.version)
             continue
-        facts, project = _facts(context, one, told, errors)
-        if "folder" in facts:
-            facts["folder"] = put(facts["folder"])
-        distributions[one.name] = facts
+        row, project = _facts(context, one, told, errors)
+        if "folder" in row:
+            row["folder"] = put(row["folder"])
+        distributions[one.name] = row
         if project is not None:
             projects[one.name] = project
         digest = _record_digest(context, one)
         if digest is not None:
             records[one.name] = digest
-    return Answer(
-        "partial" if errors else "ok",
-        {"distributions": distributions, "duplicates": duplicates},
-        {"record_sha256": records, "projects": projects},
-        errors,
-    )
+    notes: Dict[str, Any] = {"record_sha256": records, "projects": projects}
+    if twice:
+        notes["twice_in_folder"] = twice
+    facts = {"distributions": distributions, "duplicates": duplicates}
+    return Answer("partial" if errors else "ok", facts, notes, errors)
 
 
 def _all(context: Context, path: List[str], errors: List[str]) -> List[Distribution]:
