@@ -87,8 +87,12 @@ def _nccl_sockets(settings: Mapping[str, str], links: Interfaces) -> Told:
 
 
 def _running(links: Interfaces, family: str = "") -> List[str]:
-    """The interfaces that run and have an address, in the order in which getifaddrs tells them."""
-    owners = [name for name, address in links.addresses or () if family in ("", address.family)]
+    """The interfaces that run and have an address, in the order in which getifaddrs tells them.
+
+    NCCL passes the loopback's IPv6 address over.
+    """
+    told = [row for row in links.addresses or () if row[1].text != "::1"]
+    owners = [name for name, address in told if family in ("", address.family)]
     return [name for name in dict.fromkeys(owners) if links.up(name)]
 
 
