@@ -200,6 +200,11 @@ class LoaderRules:
         tag, folders = ("RUNPATH", elf.runpath) if elf.runpath else ("RPATH", elf.rpath)
         return tag, [self._expanded(folder, path) for folder in folders]
 
+    def soname(self, path: str) -> Optional[str]:
+        """The soname that the file at `path` gives itself; None when it has none or cannot be read."""
+        elf = self._elf(path)
+        return elf.soname if elf else None
+
     def needs(self, path: str) -> Tuple[str, ...]:
         """The sonames the file at `path` needs; none when it cannot be read."""
         elf = self._elf(path)

@@ -140,9 +140,10 @@ class _Reading:
         real = resolve_links(self.context, found.path)
         told = told_version(self.context, family, os.path.normpath(found.path), real, self.site_names)
         writer = writer_of(real) if self.context.live and os.geteuid() == 0 else None
-        if writer:
-            self._note_not_examined(f"version call of {family.name}", f"as root: {writer}")
-        version, errors = loaded_version(self.context, family, found.path, told, trusted=not writer)
+        why_not = "nothing is executed" if self.context.static else f"as root: {writer}" if writer else ""
+        if why_not:
+            self._note_not_examined(f"version call of {family.name}", why_not)
+        version, errors = loaded_version(self.context, family, found.path, told, trusted=not why_not)
         if needed:
             self.errors += errors
         elif errors:
