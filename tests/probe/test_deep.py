@@ -138,7 +138,7 @@ CRASH = "import signal; signal.signal(signal.SIGSEGV, signal.SIG_DFL); os.kill(o
 
 def test_deep_of_a_torch_that_crashes_at_import_tells_so(environment: Environment) -> None:
     """The signal is the fact, and what was printed last stands in the errors."""
-    faketorch.build(environment.site, first=f"print('about to fail', file=sys.stderr); {CRASH}")
+    faketorch.build(environment.site, first=f"print('about to fail', file=sys.stderr, flush=True); {CRASH}")
     answer = read(environment)
     assert ("partial", "ended by SIGSEGV; about to fail") == (answer.status, answer.facts["import"])
 
