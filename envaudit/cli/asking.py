@@ -73,6 +73,8 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
         workdir=options.workdir or settings.nodes.workdir or (os.getcwd() if local else None),
         timeout_s=options.timeout or settings.nodes.timeout_s,
         fanout=options.fanout or settings.nodes.fanout,
+        every_node=getattr(options, "every_node", False),
+        prefix=prefix_of(options, local=local),
     )
     pings = getattr(options, "pings", None)
     if pings is not None:
@@ -96,6 +98,7 @@ def _ask_here(options: argparse.Namespace) -> Snapshot:
         also=on_request(options),
         options=told(options),
         workdir=options.workdir or os.getcwd(),
+        prefix=prefix_of(options, local=True),
     )
     return Snapshot((fingerprint,))
 
@@ -121,6 +124,29 @@ def _sections(options: argparse.Namespace) -> Tuple[str, ...]:
                 next_step=f"Did you mean '{near[0]}'?" if near else f"Sections: {', '.join(known)}.",
             )
     return tuple(sorted(wanted | {"host", "python"})) if wanted else ()
+
+
+def prefix_of(options: argparse.Namespace, *, local: bool) -> Optional[str]:
+    """The environment that `--prefix` names, where the command has that option.
+
+    Raises:
+        UsageError: a relative path, which a node would read from another folder, or `--deep` beside it.
+    """
+    prefix: Optional[str] = getattr(options, "prefix", None)
+    if prefix is None:
+        return None
+    if getattr(options, "deep", False):
+        raise UsageError(
+            "--deep imports torch, and of a --prefix nothing is executed",
+            next_step="Leave one of them out; --python PREFIX/bin/python executes the environment.",
+        )
+    if local:
+        return os.path.abspath(os.path.expanduser(prefix))
+    if not prefix.startswith(("/", "~/")):
+        raise UsageError(
+            f"'{prefix}' is no absolute path", where="--prefix", next_step="Nodes have other folders."
+        )
+    return prefix
 
 
 def on_request(options: argparse.Namespace) -> Tuple[str, ...]:

@@ -29,6 +29,8 @@ def read(context: Context) -> Answer:
     # Where the environment lies is compared only between nodes that were asked for the same one.
     facts["asked"] = context.asked or None
     # Of an environment that is not started, what only a start tells is unknown.
+    if context.static:
+        facts["started"] = "no"
     facts["flags"] = None if context.static else dict(told.get("flags", {}))
     facts["site_packages"] = list(told.get("site_packages", []))
     put = Placeholders(context.environ, host_names(context)).put
