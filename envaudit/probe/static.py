@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from envaudit.probe import registry
 from envaudit.probe.answer import error_row, row_of
@@ -19,6 +19,7 @@ def read_prefix(
     tool: str,
     sections: Sequence[str] = SECTIONS,
     options: Optional[Mapping[str, Any]] = None,
+    tell: Optional[Callable[[int, int, int, int], None]] = None,
 ) -> Dict[str, Any]:
     """What stands in a prefix, in the form of a probe's answer.
 
@@ -27,6 +28,7 @@ def read_prefix(
         tool: the version to state.
         sections: of `SECTIONS`.
         options: what sections are told that are read on request.
+        tell: told how far the section `integrity` is, as `envaudit.probe.hashing` has it.
 
     Raises:
         Refused: the prefix is no folder.
@@ -44,13 +46,14 @@ def read_prefix(
     return {
         "tool": tool,
         "captured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "sections": [_row(name, context) for name in sections],
+        "sections": [_row(name, context, tell) for name in sections],
     }
 
 
-def _row(name: str, context: Context) -> Dict[str, Any]:
+def _row(name: str, context: Context, tell: Optional[Callable[[int, int, int, int], None]]) -> Dict[str, Any]:
     module = registry.load_section(name)
     try:
-        return row_of(name, module.SCHEMA, module.read(context))
+        answer = module.read(context, tell) if name == "integrity" else module.read(context)
+        return row_of(name, module.SCHEMA, answer)
     except Exception as error:
         return error_row(name, module.SCHEMA, f"{type(error).__name__}: {error}")
