@@ -2,7 +2,7 @@
 
 A pure function of the text, which may come from anywhere. The layout has grown with the drivers
 (nvsmi_device_v10.dtd to v13); an element that is not there leaves its fact out, "N/A" is null.
-Compute capability, NVLinks and the mode of the GSP are not in it.
+Compute capability, NVLinks (see `nvlink_status`) and the mode of the GSP are not in it.
 """
 
 from __future__ import annotations

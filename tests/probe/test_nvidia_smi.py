@@ -9,6 +9,7 @@ import pytest
 
 from envaudit.probe.context import Context
 from envaudit.probe.nvidia_smi_xml import mig_profile, read_report
+from envaudit.probe.nvlink_status import LinkStatus, read_link_status
 from envaudit.probe.sections import gpu
 from envaudit.probe.xml_elements import NotReadable, parse_xml
 from tests.probe.gpumachine import Machine, lines, pci, proc
@@ -300,6 +301,43 @@ def test_nvidia_smi_is_asked_on_request(make_node: MakeNode) -> None:
     answer = gpu.read(node)
     assert ("550.54.99", "nvidia-smi") == (answer.facts["driver"], answer.notes["source"])
     assert "NVML" not in answer.notes.get("not_examined", {})
+
+
+LINKS = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1a2b3c4d)
+\t Link 0: 26.562 GB/s
+\t Link 1: <inactive>
+\t Link 2: 26.562 GB/s
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-1a2b3c4e)
+NVML: Unable to retrieve NVLink information as all links are inactive
+GPU 2: NVIDIA A10
+"""
+
+
+def test_link_status_has_nvmls_facts() -> None:
+    """Speed in MB/s; all down is none up of an unknown number; a card without NVLink has null."""
+    told = read_link_status(LINKS + "noise\n\t Link 99999: 3 GB/s\n")
+    assert LinkStatus({"nvlinks": 3, "nvlinks_up": 2, "nvlink_mbps": 26562}, [1]) == told[0]
+    assert LinkStatus({"nvlinks_up": 0, "nvlink_mbps": None}, []) == told[1]
+    assert LinkStatus({"nvlinks": None, "nvlinks_up": None, "nvlink_mbps": None}, []) == told[2]
+
+
+@pytest.mark.parametrize("text", ["", "Link 0: 25 GB/s", "NVML: all links are inactive", "GPU x:\n\x00"])
+def test_link_status_without_a_gpu_is_nothing(text: str) -> None:
+    """Lines that belong to no card are noise."""
+    assert {} == read_link_status(text)
+
+
+def test_nvlinks_come_from_nvidia_smi_as_well(make_node: MakeNode) -> None:
+    """The link that is down is named; where the second program fails, links are unknown."""
+    said = {SMI: {"stdout": report(CARD)}}
+    links = {"nvidia-smi nvlink --status": {"stdout": LINKS}}
+    answer = gpu.read(make_node(MODULE, commands={**said, **links}))
+    each = answer.facts["each"]
+    assert (3, 2, 26562) == (each["nvlinks"], each["nvlinks_up"], each["nvlink_mbps"])
+    assert [1] == answer.notes["devices"]["0"]["nvlinks_down"]
+    without = gpu.read(make_node(MODULE, commands=said))
+    assert ("ok", False) == (without.status, "nvlinks" in without.facts["each"])
 
 
 def test_report_that_lacks_cards_is_partial(make_node: MakeNode) -> None:

@@ -41,8 +41,8 @@ In a namespace or container without the device files and /proc/driver/nvidia, `m
 /sys shows the host's cards while /proc/driver/nvidia shows those that it was given; it leaves out
 cards that the host passes through to a virtual machine (driver vfio-pci).
 
-Where NVML cannot be loaded, and on request (option `nvidia_smi`), `nvidia-smi -q -x` is asked; it
-tells neither compute capability nor NVLinks. A Jetson without NVML has its GPU from the device tree.
+Where NVML cannot be loaded, and on request (option `nvidia_smi`), `nvidia-smi -q -x` and
+`nvidia-smi nvlink --status` are asked; they do not tell the compute capability. A Jetson without NVML has its GPU from the device tree.
 
 Notes: `source` (nvml, nvidia-smi, device tree); `visible`, the variable's own text; `devices` by
 ordinal: UUIDs, serials, bus ids, temperatures, clocks and PCIe generation now, throttle_reasons, ECC
@@ -65,7 +65,7 @@ from envaudit.probe.visible_gpus import HIP_VARIABLES, visible
 
 SCHEMA = 1
 # Without persistence mode the driver initialises each card at the first call: seconds on eight.
-DEADLINE_S = 40.0
+DEADLINE_S = 45.0
 NVML_TIMEOUT_S = 25.0
 NVML_STALL_S = nvml.STALL_S
 _SMI_TIMEOUT_S = 10.0
