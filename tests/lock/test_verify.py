@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Ended
 from tests.lock.channel import LocalChannel, build_channel
 from tests.lock.locks import BASE, lock_entry, pip_entry, small_lock, write_lock
 from tests.lock.packages import running_python
 from tests.lock.wheels_at_hand import write_wheel
-from tests.lock.workplace import Ended, Workplace
+from tests.lock.workplace import Workplace
 
 LOCK = "train.conda-lock.yml"
 SITE = "lib/python3.10/site-packages"
