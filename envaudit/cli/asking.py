@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, Dict, Optional, Sequence, Tuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Sequence, Tuple
 
-from envaudit.cli.progress import shown_progress
+from envaudit.cli.progress import followed, shown_files, shown_progress
 from envaudit.cli.selection import choose_targets, choose_transport, selected_nodes, this_node
 from envaudit.errors import UsageError
 from envaudit.model import Snapshot
+
+if TYPE_CHECKING:
+    from envaudit.transport import Request
 
 try:
     from envaudit.cli import configuration
@@ -79,8 +83,19 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
     pings = getattr(options, "pings", None)
     if pings is not None:
         request = request._replace(pings=pings)
-    with shown_progress(len(targets)) as progress:
-        return gather(transport, targets, request, progress)
+    with shown_progress(len(targets)) as progress, _shown_files(request, local=local) as asked:
+        return gather(transport, targets, asked, progress)
+
+
+@contextmanager
+def _shown_files(request: Request, *, local: bool) -> Iterator[Request]:
+    """The request, and a progress bar over the files that this machine itself looks at."""
+    if not local or "integrity" not in (*request.also, *request.sections):
+        yield request
+        return
+    with shown_files() as tell, followed(tell) as path:
+        more = {"integrity_progress": path} if path else {}
+        yield request._replace(options={**request.options, **more})
 
 
 def _ask_here(options: argparse.Namespace) -> Snapshot:
