@@ -116,6 +116,10 @@ class Interfaces:
         flags = self._text(name, "flags") or ""
         return not re.fullmatch(r"0x[0-9a-f]{1,8}", flags) or bool(int(flags, 16) & _IFF_UP)
 
+    def mac(self, name: str) -> Optional[str]:
+        """Its hardware address."""
+        return None if name in self._foreign else word(self._text(name, "address") or "")
+
     def counted(self, of_hcas: Sequence[str]) -> List[Interface]:
         """The interfaces that are facts: hardware that is used, and what is stacked on it.
 

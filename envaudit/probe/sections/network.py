@@ -61,7 +61,7 @@ def read(context: Context) -> Answer:
         "selection": selection,
     }
     notes = {
-        "interfaces": _of_interfaces(context, links, counted),
+        "interfaces": _of_interfaces(links, counted),
         "unused": _unused(links, counted),
         "gateway": _gateway(context),
         "hcas": infiniband.notes(context, ports),
@@ -82,13 +82,13 @@ def _not_examined(links: Interfaces, ports: Sequence[Port]) -> Dict[str, str]:
     return told
 
 
-def _of_interfaces(context: Context, links: Interfaces, counted: Sequence[Interface]) -> Dict[str, Any]:
+def _of_interfaces(links: Interfaces, counted: Sequence[Interface]) -> Dict[str, Any]:
     return {
         str(word(one.name)): {
             "kind": one.kind,
             "driver": one.driver,
             "up": one.up,
-            "mac": word(context.peek(f"{NET}/{one.name}/address") or ""),
+            "mac": links.mac(one.name),
             "bus_id": one.bus_id,
             "addresses": [f"{each.text}/{each.prefix}" for each in links.of(one.name)][:_MAX_NOTED],
         }
