@@ -47,7 +47,7 @@ def interpreter_of(prefix: str) -> Dict[str, Any]:
     sites = [os.path.join(library, "site-packages")] if library else []
     if base == prefix == _DEBIAN:
         sites = _sites_of_base(base, standard)
-    elif base != prefix and settings.get("include-system-site-packages", "").lower() == "true":
+    elif base != prefix and _shares_base(settings):
         sites += _sites_of_base(base, standard)
     path = [standard, os.path.join(standard, "lib-dynload")] if standard else []
     for site in sites:
@@ -108,6 +108,11 @@ def _sites_of_base(base: str, standard: str) -> List[str]:
     if base == _DEBIAN:
         sites.append(f"{_DEBIAN}/lib/python3/dist-packages")
     return [site for site in sites if os.path.isdir(site)]
+
+
+def _shares_base(settings: Mapping[str, str]) -> bool:
+    # As site.py has it: what does not say `false` shares.
+    return settings.get("include-system-site-packages", "true").lower() == "true"
 
 
 def _named_in_pth(site: str) -> List[str]:
