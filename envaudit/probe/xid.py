@@ -14,8 +14,9 @@ from typing import Dict, NamedTuple, Optional
 
 from envaudit.probe.context import Context
 
+# It begins with letters that are always there: the search then leaps over a log of megabytes.
 _LINE = re.compile(
-    r"\b(S?Xid) \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})[^)\n]{0,32}\): (\d{1,6})"
+    r"Xid \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})[^)\n]{0,32}\): (\d{1,6})"
 )
 # Of a record: `6,3973,227996636,-;text` (Documentation/ABI/testing/dev-kmsg, microseconds since
 # boot), or `<6>[  227.996636] text` and the same without its level.
@@ -53,13 +54,15 @@ def read_kernel_log(context: Context) -> KernelLog:
 
 def xids_in(text: str) -> KernelLog:
     """Xid lines counted, in any of the forms in which a kernel log is written down."""
-    counted: Dict[str, Dict[str, Dict[str, int]]] = {"Xid": {}, "SXid": {}}
-    for kind, bus_id, number in _LINE.findall(text):
-        of_card = counted[kind].setdefault(normal_bus_id(bus_id), {})
-        number = str(int(number))
+    xids: Dict[str, Dict[str, int]] = {}
+    sxids: Dict[str, Dict[str, int]] = {}
+    for match in _LINE.finditer(text):
+        counted = sxids if text[match.start() - 1 : match.start()] == "S" else xids
+        of_card = counted.setdefault(normal_bus_id(match.group(1)), {})
+        number = str(int(match.group(2)))
         of_card[number] = of_card.get(number, 0) + 1
     stamp = next((match for match in (form.match(text) for form in _STAMPS) if match), None)
-    return KernelLog(counted["Xid"], counted["SXid"], int(stamp.group(1)) if stamp else None)
+    return KernelLog(xids, sxids, int(stamp.group(1)) if stamp else None)
 
 
 def normal_bus_id(text: str) -> str:
