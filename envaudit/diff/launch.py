@@ -40,6 +40,7 @@ LAUNCH = Start(
         ("deep",),
         ("env",),
         ("git",),
+        ("gpu", "amd", "visible"),
         ("gpu", "visible"),
         ("libraries",),
         ("limits",),

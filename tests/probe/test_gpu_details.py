@@ -181,6 +181,16 @@ def test_call_that_few_cards_answer_makes_nothing_partial(machine: Machine, code
     assert not {"gsp_mode", "virtualization", "addressing"} & set(answer.facts["each"])
 
 
+def test_guest_whose_ecc_is_the_hosts_is_healthy(machine: Machine) -> None:
+    """A virtual GPU answers VGPU_ECC_NOT_SUPPORTED: null, no error."""
+    answer = machine.read(return__nvmlDeviceGetEccMode=22, virtualization=2)
+    assert ("ok", "vgpu", False) == (
+        answer.status,
+        answer.facts["each"]["virtualization"],
+        "ecc" in answer.facts["each"],
+    )
+
+
 def test_function_that_a_driver_gave_up_is_not_supported(machine: Machine) -> None:
     """Application clocks are deprecated (NVML 26) in recent drivers: null, no error."""
     answer = machine.read(return__nvmlDeviceGetApplicationsClock=26)

@@ -91,6 +91,14 @@ def test_jetson_whose_nvml_tells_little_is_completed(make_node: MakeNode) -> Non
     assert ("nvml", None) == (answer.notes["source"], answer.facts["uvm"])
 
 
+def test_jetson_without_nvmls_bindings_has_its_gpu(make_node: MakeNode) -> None:
+    """A library that nobody here can ask is no fault of a board whose chip is known."""
+    said = [{"system": {"load_error": "NVML cannot be asked: No module named 'pynvml'", "absent": False}}]
+    files = {"/proc/device-tree/compatible": "nvidia,tegra194\0"}
+    answer = gpu.read(make_node(files, nvml=[*said, {"end": True}]))
+    assert ("ok", {"compute_capability": "7.2"}) == (answer.status, answer.facts["each"])
+
+
 def test_jetson_of_an_unknown_chip_has_a_gpu_of_unknown_capability(make_node: MakeNode) -> None:
     """A chip that is newer than the table: the GPU is there, what it computes is unknown."""
     answer = gpu.read(make_node({"/proc/device-tree/compatible": "nvidia,tegra999\0", **pci(0)}))
@@ -133,6 +141,14 @@ def test_gpu_that_a_guest_holds_is_not_missed(make_node: MakeNode) -> None:
     assert ("ok", {"pci": 1, "proc": 1}) == (answer.status, answer.facts["inventory"])
     assert ["0000:11:00.0"] == answer.notes["passed_through"]
     assert [Card("0000:10:00.0", None), Card("0000:11:00.0", "vfio-pci")] == pci_cards(node)
+
+
+def test_gpu_under_another_driver_names_it(make_node: MakeNode) -> None:
+    """Held by nouveau, with NVIDIA's library waiting for its own driver: never absent."""
+    node = make_node(pci(1), nvml=lines(0, init=9, values={}, errors=["NVML: Driver Not Loaded (NVML 9)"]))
+    os.symlink("../../../../bus/pci/drivers/nouveau", f"{node.root}/sys/bus/pci/devices/0000:10:00.0/driver")
+    answer = gpu.read(node)
+    assert ("partial", {"0000:10:00.0": "nouveau"}) == (answer.status, answer.notes["other_drivers"])
 
 
 @pytest.mark.parametrize(

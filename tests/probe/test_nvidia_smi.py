@@ -268,6 +268,14 @@ def test_nvidia_smi_stands_in_for_a_library_that_does_not_load(make_node: MakeNo
     assert "libnvidia-ml.so.1" in answer.notes["not_examined"]["NVML"]
 
 
+def test_nvidia_smi_stands_in_for_a_library_without_the_function(make_node: MakeNode) -> None:
+    """A library that loads and lacks nvmlInit_v2 cannot be asked either."""
+    said = lines(0, init=13, values={}, errors=["NVML: nvmlInit: Function Not Found (NVML 13)"])
+    answer = gpu.read(make_node(MODULE, nvml=said, commands={SMI: {"stdout": report(CARD)}}))
+    assert ("ok", 1) == (answer.status, answer.facts["count"])
+    assert "NVML: nvmlInit: Function Not Found (NVML 13)" == answer.notes["not_examined"]["NVML"]
+
+
 @pytest.mark.parametrize(
     ("command", "why"),
     [
