@@ -42,13 +42,15 @@ In a namespace or container without the device files and /proc/driver/nvidia, `m
 cards that the host passes through to a virtual machine (driver vfio-pci).
 
 Where NVML cannot be loaded, and on request (option `nvidia_smi`), `nvidia-smi -q -x` and
-`nvidia-smi nvlink --status` are asked; they do not tell the compute capability. A Jetson without NVML has its GPU from the device tree.
+`nvidia-smi nvlink --status` are asked; they do not tell the compute capability. A Jetson without
+NVML has its GPU from the device tree.
 
 Notes: `source` (nvml, nvidia-smi, device tree); `visible`, the variable's own text; `devices` by
 ordinal: UUIDs, serials, bus ids, temperatures, clocks and PCIe generation now, throttle_reasons, ECC
 counts since boot and for life, retired and remapped counts, MIG devices, the fabric's cluster,
-`xid` counts by number, memory in use and `processes`; `other_drivers`, such as nouveau, by bus id; `kernel_log`: how long after boot the oldest
-line was written of the log in which Xids were looked for; `sxid` of NVSwitches.
+`xid` counts by number, memory in use and `processes`; `other_drivers`, such as nouveau, by bus id;
+`kernel_log`: how long after boot the oldest line was written of the log in which Xids were looked
+for; `sxid` of NVSwitches; `amd`: bus ids of AMD's cards, and where ROCm has its RCCL.
 """
 
 from __future__ import annotations
