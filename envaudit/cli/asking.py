@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Sequence, Tuple
 
@@ -80,6 +81,9 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
         every_node=getattr(options, "every_node", False),
         prefix=prefix_of(options, local=local),
     )
+    if request.prefix and local and not options.python:
+        # `python3` of an activated environment is the one that must not run.
+        targets = tuple(target._replace(python=sys.executable) for target in targets)
     pings = getattr(options, "pings", None)
     if pings is not None:
         request = request._replace(pings=pings)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
 from typing import Any, Dict, Mapping, Sequence
 
 from envaudit.probe import Refused
 from envaudit.probe.context import Context
+
+# The machine's own prefixes: their programs and its Python are what an audit runs on.
+_SYSTEM = ("/", "/usr", "/usr/local")
 
 
 def of_request(request: Mapping[str, Any], names: Sequence[str]) -> Context:
@@ -39,7 +43,14 @@ def _prefix(request: Mapping[str, Any], names: Sequence[str]) -> str:
 
     if "deep" in names:
         raise Refused("section deep imports torch, and of a prefix nothing is executed.")
-    return check_prefix(str(request["prefix"]))
+    prefix = check_prefix(str(request["prefix"]))
+    for own in (os.path.abspath(sys.executable), os.path.realpath(sys.executable)):
+        if own.startswith((f"{prefix}/", f"{os.path.realpath(prefix)}/")) and prefix not in _SYSTEM:
+            raise Refused(
+                f"{own} belongs to {prefix}, of which nothing is to be executed. Name another Python "
+                "with --python."
+            )
+    return prefix
 
 
 def _words_of(prefix: str) -> Mapping[str, Any]:
