@@ -133,7 +133,11 @@ def _asked(
     # socket proves nothing: it stays behind when the service is killed.
     name = running[0] if running else "chrony"
     nothing = Word(None, None)
-    if name == "chrony" or not proof or context.options.get("clock") == "whole":
+    if running:
+        wanted = name == "chrony" or not proof or context.options.get("clock") == "whole"
+    else:
+        wanted = context.exists(_CHRONY_SOCKET) or _chrony_listens(context)
+    if wanted:
         try:
             return _Found(name, _word_of(context, name))
         except ProgramTimeout as error:
@@ -217,6 +221,11 @@ def _written_down(context: Context) -> Iterator[str]:
     for folder in _GROUPS:
         for unit in _UNITS:
             yield from (context.peek(f"{folder}/{unit}/cgroup.procs") or "").split()[:8]
+
+
+def _chrony_listens(context: Context) -> bool:
+    """Whether somebody takes the questions that chronyc asks, on UDP port 323 (0x143)."""
+    return any(":0143 " in (context.peek(f"/proc/net/{name}") or "") for name in ("udp", "udp6"))
 
 
 def _services_of(context: Context, pids: Any) -> Iterator[str]:
