@@ -113,7 +113,7 @@ def test_program_of_the_prefix_is_refused_and_its_libraries_kept_out(environment
         "LANG": "C",
     }
     kept = program.outside(str(environment), ["sh"], environ)
-    assert {"PATH": "/usr/bin:/bin"} == kept
+    assert {"PATH": "/usr/bin:/bin", "LANG": "C"} == kept
     link = environment.parent / "git"
     link.symlink_to(environment / "bin/git")
     context = Context(environ=environ, workdir="/", launch="local", interpreter={}, static=str(environment))
