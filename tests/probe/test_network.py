@@ -13,7 +13,7 @@ from envaudit.diff import compare
 from envaudit.model import Fingerprint, Section
 from envaudit.probe.answer import row_of
 from envaudit.probe.context import Answer, Context
-from envaudit.probe.interfaces import prefixes
+from envaudit.probe.interfaces import number, prefixes
 from envaudit.probe.netlink import Address
 from envaudit.probe.sections import network
 
@@ -311,6 +311,18 @@ def test_prefixes_are_told_once_and_in_order(found: List[str], text: str) -> Non
         address, _, prefix = rest.partition("/")
         addresses.append(Address(family, address, int(prefix)))
     assert text == prefixes(addresses)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(("9000", 9000), ("-1", -1), ("0", 0), ("9" * 19, int("9" * 19))),
+        *((text, None) for text in (None, "", "-", "--5", "1e3", " 5", "0x10", "\u0663", "9" * 20)),
+    ],
+)
+def test_number_of_the_kernel_is_read_or_unknown(text: Optional[str], expected: Optional[int]) -> None:
+    """Digits with one sign; what else may stand there is no number."""
+    assert expected == number(text)
 
 
 def test_vlan_and_bridge_count_where_they_stand_on_hardware(make_node: MakeNode) -> None:
