@@ -358,11 +358,11 @@ def test_three_hundred_interfaces_of_containers_are_none_of_the_node(
     """What pods bring to a host is no fact, under whatever name their network gives it."""
     node = copy_of("twin-a")
     addresses = {}
-    for number in range(300):
-        name = ("cali{}", "veth{}", "lxc {}", "eni\u00e9{}")[number % 4].format(number)
-        node.write(f"{NET}/{name}/ifindex", str(100 + number))
+    for place in range(300):
+        name = ("cali{}", "veth{}", "lxc {}", "eni\u00e9{}")[place % 4].format(place)
+        node.write(f"{NET}/{name}/ifindex", str(100 + place))
         node.write(f"{NET}/{name}/operstate", "up")
-        addresses[name] = [f"fe80::{number:x}/64"]
+        addresses[name] = [f"fe80::{place:x}/64"]
     node.tell(addresses=addresses)
     assert [] == drifts(network.read(fake_node("healthy-h100")), node.read())
     without = {"NCCL_SOCKET_IFNAME": "^docker,lo"}
