@@ -33,6 +33,18 @@ READ: dict[str, dict[str, list[str]]] = {
             "gpud-h100-9hca-sys-class-infiniband.json",
         ],
     },
+    "test_gpu_samples.py": {
+        "kmsg": ["gpud-dmesg-xid119.log", "gpud-kmsg-peermem.log"],
+        "nvidia_smi_xml": [
+            "telegraf-a100-sxm4-v12.xml",
+            "telegraf-a10g.xml",
+            "telegraf-gtx-1070-ti.xml",
+            "telegraf-rtx-4000-sff-ada-v13.xml",
+            "telegraf-tesla-t4.xml",
+        ],
+        "nvlink": ["azure-bad.txt", "azure-good.txt", "gpud-a100x8-nvlink-status.txt"],
+        "topo": ["gpud-nvlink-status-a100.txt"],
+    },
     "test_host_samples.py": {
         "conda": ["condalockfiles-conda-meta-python_abi.json", "syft-conda-meta-zlib.json"],
         "net": ["jc-proc-meminfo.txt"],
@@ -64,33 +76,23 @@ READ: dict[str, dict[str, list[str]]] = {
     },
 }
 
-_GPU = "Nothing reads it yet: what nvidia-smi and the kernel's log say of GPUs is for the section gpu."
+_ECC = "The plain words of nvidia-smi are not read: its XML has the same counts."
+_FLAPS = "Flaps of a link are counted in sysfs, as link_downed; no log is read for them."
 _COLLECTIVES = "Nothing reads it yet: results of nccl-tests are for the check of collectives."
 NOT_READ = {
     "conda/env-export-linux-mic.yml": "The same file as environments/20-mic-prefix.yml, which lint reads.",
-    "kmsg/azure-0flaps-syslog.txt": _GPU,
-    "kmsg/azure-ib6-6flaps-syslog.txt": "Flaps of a link are counted in sysfs, as link_downed.",
-    "kmsg/gpud-dmesg-xid119.log": _GPU,
-    "kmsg/gpud-kmsg-peermem.log": _GPU,
+    "kmsg/azure-0flaps-syslog.txt": _FLAPS,
+    "kmsg/azure-ib6-6flaps-syslog.txt": _FLAPS,
     "kmsg/nccl-log-lines.txt": "Lines of NCCL's own log, which no section reads.",
     "nccl_tests/superbench-a100x8-allreduce-c0.log": _COLLECTIVES,
     "nccl_tests/superbench-nvbandwidth.log": _COLLECTIVES,
     "net/jc-lsmod-ubuntu1804.txt": "lsmod is not run: /sys/module says what is loaded, and the versions.",
     "net/jc-proc-version.txt": "Release and build are read from /proc/sys/kernel.",
-    "nvidia_smi_text/azure-nvsmi-ecc-bad.txt": _GPU,
-    "nvidia_smi_text/azure-nvsmi-ecc-good.txt": _GPU,
-    "nvidia_smi_xml/telegraf-a100-sxm4-v12.xml": _GPU,
-    "nvidia_smi_xml/telegraf-a10g.xml": _GPU,
-    "nvidia_smi_xml/telegraf-gtx-1070-ti.xml": _GPU,
-    "nvidia_smi_xml/telegraf-rtx-4000-sff-ada-v13.xml": _GPU,
-    "nvidia_smi_xml/telegraf-tesla-t4.xml": _GPU,
-    "nvlink/azure-bad.txt": _GPU,
-    "nvlink/azure-good.txt": _GPU,
-    "nvlink/gpud-a100x8-nvlink-status.txt": _GPU,
+    "nvidia_smi_text/azure-nvsmi-ecc-bad.txt": _ECC,
+    "nvidia_smi_text/azure-nvsmi-ecc-good.txt": _ECC,
     "pip/pip-docs-inspect-example.json": "Nothing reads it yet: it is for the reader of other reports.",
     "topo/gcm-nccl-tests-allreduce-pass.txt": _COLLECTIVES,
     "topo/gcm-nccl-tests-mpi-slots-error.txt": _COLLECTIVES,
-    "topo/gpud-nvlink-status-a100.txt": "The same text as nvlink/gpud-a100x8-nvlink-status.txt.",
     "topo/superbench-nccl_allreduce.log": "The same text as nccl_tests/superbench-a100x8-allreduce-c0.log.",
 }
 
@@ -125,7 +127,6 @@ def test_sample_that_is_read_stands_in_its_test(sample: str) -> None:
 def test_samples_that_are_called_the_same_are_the_same(corpus: Path) -> None:
     """What is passed over as a copy is one."""
     copies = {
-        "samples/topo/gpud-nvlink-status-a100.txt": "samples/nvlink/gpud-a100x8-nvlink-status.txt",
         "samples/topo/superbench-nccl_allreduce.log": "samples/nccl_tests/superbench-a100x8-allreduce-c0.log",
         "samples/conda/env-export-linux-mic.yml": "environments/20-mic-prefix.yml",
     }
