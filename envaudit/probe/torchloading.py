@@ -45,6 +45,7 @@ class TorchLoading:
         self._package = package
         self.libraries = libraries
         self._by_torch: Tuple[str, ...] = ()
+        self._listed: Dict[str, List[str]] = {}
 
     def resolve(self) -> None:
         """Ask the loader.
@@ -140,7 +141,10 @@ class TorchLoading:
         return chain or [self.core]
 
     def _list(self, folder: str) -> List[str]:
-        try:
-            return self.context.list_dir(folder)
-        except OSError:
-            return []
+        """A folder's names; each of torch's patterns looks into the same ones."""
+        if folder not in self._listed:
+            try:
+                self._listed[folder] = self.context.list_dir(folder)
+            except OSError:
+                self._listed[folder] = []
+        return self._listed[folder]

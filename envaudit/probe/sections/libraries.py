@@ -49,13 +49,7 @@ SCHEMA = 1
 DEADLINE_S = 15.0
 
 # Torch's libraries that may ask for a newer glibc than the others.
-_TORCH_LIBRARIES = (
-    "libtorch_cuda.so",
-    "libtorch_hip.so",
-    "libtorch_cpu.so",
-    "libtorch_python.so",
-    "libc10.so",
-)
+_TORCH_LIBRARIES = ("libtorch_cuda.so", "libtorch_hip.so", "libtorch_cpu.so", "libtorch_python.so")
 
 
 def read(context: Context) -> Answer:
