@@ -80,7 +80,7 @@ def build_prefix(prefix: Path, files: int, size_bytes: int) -> list[Path]:
     """A prefix of half conda, half pip packages; returns the files that they recorded.
 
     PROVENANCE: hand-made after an environment with a CUDA build of torch: two libraries hold a third of
-    the bytes, a tenth of the files is between 100 kB and 1 MB, the rest are modules of some kilobytes.
+    the bytes, one file in twenty has 100 kB to 900 kB, the rest are modules of some kilobytes.
     """
     chance = random.Random(20)
     block = chance.randbytes(1 << 20)
@@ -124,8 +124,12 @@ def _record_of_conda(prefix: Path, name: str, rows: list[tuple[Path, bytes, int]
         }
         for path, digest, size in rows
     ]
-    record = {"name": name, "version": "1", "files": [path["_path"] for path in paths]}
-    record["paths_data"] = {"paths": paths, "paths_version": 1}
+    record = {
+        "name": name,
+        "version": "1",
+        "files": [path["_path"] for path in paths],
+        "paths_data": {"paths": paths, "paths_version": 1},
+    }
     (prefix / "conda-meta" / f"{name}-1-0.json").write_text(json.dumps(record, indent=2))
 
 
