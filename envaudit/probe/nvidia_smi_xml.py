@@ -13,7 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from envaudit.probe.xml_elements import Element, NotReadable, parse_xml
 
 _GPUS_MAX = 256
-_PROCESSES_MAX = 64
+_PROCESSES_MAX = _MIG_DEVICES_MAX = 64
 
 # What nvidia-smi prints for a value that this GPU or driver does not have.
 _ABSENT = {"", "n/a", "not supported", "requested functionality has been deprecated", "not available"}
@@ -141,7 +141,7 @@ class _Gpu:
         counted: Dict[str, int] = {}
         total = _size(self.node, "fb_memory_usage/total")
         architecture = self.node.text_at("product_architecture") or ""
-        for instance in devices.all("mig_device") if devices else ():
+        for instance in list(devices.all("mig_device"))[:_MIG_DEVICES_MAX] if devices else ():
             cores = instance.text_at("device_attributes/shared/multiprocessor_count") or ""
             memory = _size(instance, "fb_memory_usage/total")
             profile = mig_profile(architecture, total, int(cores) if cores.isdigit() else None, memory)

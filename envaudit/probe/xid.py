@@ -24,6 +24,8 @@ _STAMPS = (re.compile(r"\d+,\d+,(\d+)\d{6},"), re.compile(r"(?:<\d+>)?\[\s*(\d+)
 # man 2 syslog.
 _READ_ALL, _SIZE_BUFFER = 3, 10
 _LIMIT_BYTES = 4 << 20
+# Cards, and numbers of one card, that are told apart: more than there are, less than an answer holds.
+_KINDS_MAX = 256
 
 
 class KernelLog(NamedTuple):
@@ -58,9 +60,11 @@ def xids_in(text: str) -> KernelLog:
     sxids: Dict[str, Dict[str, int]] = {}
     for match in _LINE.finditer(text):
         counted = sxids if text[match.start() - 1 : match.start()] == "S" else xids
-        of_card = counted.setdefault(normal_bus_id(match.group(1)), {})
-        number = str(int(match.group(2)))
-        of_card[number] = of_card.get(number, 0) + 1
+        bus_id, number = normal_bus_id(match.group(1)), str(int(match.group(2)))
+        if bus_id in counted or len(counted) < _KINDS_MAX:
+            of_card = counted.setdefault(bus_id, {})
+            if number in of_card or len(of_card) < _KINDS_MAX:
+                of_card[number] = of_card.get(number, 0) + 1
     stamp = next((match for match in (form.match(text) for form in _STAMPS) if match), None)
     return KernelLog(xids, sxids, int(stamp.group(1)) if stamp else None)
 

@@ -93,6 +93,12 @@ def test_nvlink_that_is_down_is_named_in_the_notes(machine: Machine) -> None:
     assert "nvlinks_down" not in answer.notes["devices"]["0"]
 
 
+def test_nvlinks_that_are_not_wired_are_not_counted(machine: Machine) -> None:
+    """A bridge takes some of a card's links; the others are no links that are down."""
+    each = machine.read(nvlinks="12,12", nvlinks_unwired=1).facts["each"]
+    assert (11, 11) == (each["nvlinks"], each["nvlinks_up"])
+
+
 def test_nvlinks_that_are_all_down_have_no_version(machine: Machine) -> None:
     """The version is asked of a link that is up."""
     answer = machine.read(gpu0__nvlinks="18,0")

@@ -6,8 +6,11 @@ import os
 from typing import Any, Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from envaudit.probe.context import Context
+from envaudit.probe.answer import row_of
+from envaudit.probe.context import Answer, Context
 from envaudit.probe.nvidia_smi_xml import mig_profile, read_report
 from envaudit.probe.nvlink_status import LinkStatus, read_link_status
 from envaudit.probe.sections import gpu
@@ -219,6 +222,21 @@ def test_text_that_is_no_report_is_refused(text: str, why: str) -> None:
     else:
         # An entity that only the outside document type could define stays undefined: nothing is fetched.
         assert ({"count": 0}, []) == read_report(text)
+
+
+@given(
+    cut=st.integers(0, len(CARD)),
+    length=st.integers(0, 200),
+    insert=st.one_of(st.text(max_size=40), st.sampled_from(["N/A", "<gpu>", "</gpu>", "&amp;", "9" * 40])),
+)
+def test_report_that_is_garbled_is_read_or_refused(cut: int, length: int, insert: str) -> None:
+    """Whatever stands in it: facts that keep the law, or one exception."""
+    try:
+        told = read_report(report(CARD[:cut] + insert + CARD[cut + length :]))
+    except NotReadable:
+        return
+    for row in told.devices:
+        row_of("gpu", 1, Answer("ok", row["facts"], row["notes"], row["errors"]))
 
 
 def test_element_keeps_a_bounded_text() -> None:

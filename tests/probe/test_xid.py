@@ -58,6 +58,14 @@ def test_kernel_log_says_since_when_it_goes(text: str, since_s: int | None) -> N
     assert since_s == xids_in(text).since_s
 
 
+def test_kernel_log_that_floods_is_bounded() -> None:
+    """More cards and numbers than a machine can have are not all told apart."""
+    cards = "".join(f"NVRM: Xid (PCI:{number:04x}:00:00): 79, x\n" for number in range(2000))
+    numbers = "".join(f"NVRM: Xid (PCI:0000:00:00): {number}, x\n" for number in range(2000))
+    xids = xids_in(numbers + cards + cards).xids
+    assert (256, 256, 2) == (len(xids), len(xids["0000:00:00"]), xids["0001:00:00"]["79"])
+
+
 def test_bus_ids_of_nvml_and_of_the_kernel_are_one() -> None:
     """NVML writes eight digits of domain and capitals."""
     assert "0000:9b:00" == normal_bus_id("00000000:9B:00.0") == normal_bus_id("0000:9b:00")
