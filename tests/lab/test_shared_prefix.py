@@ -85,7 +85,8 @@ class Filer:
     def ask(self, *nodes: str, **request: Any) -> Snapshot:
         """What these nodes say, and nothing of it from before in the log."""
         self.log.write_text("")
-        targets = [Target(node, str(self.prefix / "bin/python")) for node in nodes]
+        python = sys.executable if "prefix" in request else str(self.prefix / "bin/python")
+        targets = [Target(node, python) for node in nodes]
         asked = Request(sections=SECTIONS, timeout_s=60, workdir=str(self.path))._replace(**request)
         snapshot = gather(Exec(f"{self.path}/{{node}} {{python}}"), targets, asked)
         assert {} == snapshot.missing
