@@ -211,6 +211,8 @@ class _Reading:
         folders.append(os.path.dirname(self.loading.core))
         if self.places.prefix:
             folders.append(os.path.join(self.places.prefix, "lib"))
+        if not self.rules.cache():
+            folders += self.rules.default_folders()  # an image without ldconfig's work, or another libc
         for folder in dict.fromkeys(os.path.normpath(folder) for folder in folders):
             for name in sorted(filter(family_of, self._list(folder)), key=_soname_first):
                 yield os.path.join(folder, name)
