@@ -66,8 +66,8 @@ class _Said(NamedTuple):
 
 def read(context: Context) -> Answer:
     """What a process that uses torch has loaded; absent where there is no torch."""
-    if not context.live:
-        return Answer("absent", {}, {"not_examined": {"torch": "nothing can be run in this folder"}})
+    if context.static or not context.live:
+        return Answer("error", {}, {}, ("nothing of this environment is executed: torch was not imported",))
     package = torchfiles.find_package(context, "torch")
     if package is None:
         return Answer("absent", {})

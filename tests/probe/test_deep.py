@@ -227,6 +227,18 @@ def test_deep_without_torch_is_absent(environment: Environment) -> None:
     assert Answer("absent", {}) == read(environment)
 
 
+def test_deep_of_an_environment_that_is_only_read_imports_nothing(environment: Environment) -> None:
+    """Where an environment is audited by another Python nothing of it is executed, torch least of all."""
+    faketorch.build(environment.site, first="open('/nowhere/at/all', 'w')")
+    context = environment.context()
+    context.static = str(environment.prefix)
+    answer = deep.read(context)
+    assert ("error", ["nothing of this environment is executed: torch was not imported"]) == (
+        answer.status,
+        list(answer.errors),
+    )
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root refuses to run what others can write")
 def test_deep_as_root_does_not_import_what_others_can_write(environment: Environment) -> None:
     """A torch that everybody can change is not run as root."""

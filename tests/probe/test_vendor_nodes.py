@@ -74,7 +74,7 @@ def test_vendor_image_runs_on_cuda_compat(fake_node: Fake) -> None:
 
 
 def test_deep_runs_nothing_in_the_folder_of_a_fake_node(fake_node: Fake) -> None:
-    """A folder that stands for a node has no process, and the notes say that nobody looked."""
+    """A folder that stands for a node has no process: that nobody looked is no evidence of absence."""
     answer = deep.read(fake_node("conda-static-nccl"))
-    assert ("absent", {}) == (answer.status, answer.facts)
-    assert "torch" in answer.notes["not_examined"]
+    assert ("error", {}) == (answer.status, answer.facts)
+    assert "torch was not imported" in answer.errors[0]
