@@ -11,6 +11,8 @@ from envaudit.probe.nvidia_smi_xml import read_report
 from envaudit.probe.nvlink_status import read_link_status
 from envaudit.probe.xid import xids_in
 
+pytestmark = pytest.mark.corpus
+
 # Sample, what it says of the driver, facts and notes of its one GPU; `...` stands for "left out".
 XMLS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     (

@@ -266,6 +266,23 @@ def test_own_tree_has_parents_and_what_they_started() -> None:
     assert os.getpid() in own_tree()
 
 
+def test_own_tree_ends_at_the_shell_of_a_terminal() -> None:
+    """What the same shell started beside the probe is another job: it must count as busy."""
+    asked = "from envaudit.probe.nvml_processes import own_tree; print(os.getppid(), *own_tree())"
+    script = f"sleep 30 & echo $!; {sys.executable} -c 'import os; {asked}'; kill $!"
+    ran = subprocess.run(
+        ["sh", "-c", script],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=True,
+    )
+    other, shell, *own = ran.stdout.split()
+    assert shell in own
+    assert other not in own
+
+
 def test_pynvml_that_is_old_leaves_out_what_it_does_not_know(machine: Machine) -> None:
     """A pynvml of years ago lacks functions and structures: null or left out, never an error."""
     newer = [
