@@ -53,6 +53,11 @@ class Port(NamedTuple):
         return f"{_CLASS}/{self.hca}/ports/{self.number}"
 
     @property
+    def label(self) -> str:
+        """Its name as UCX and people write it, mlx5_0:1."""
+        return f"{word(self.hca)}:{self.number}"
+
+    @property
     def group(self) -> str:
         """With which ports it is compared: an Ethernet bond beside eight InfiniBand ports is no outlier."""
         return f"{self.model} {self.link_layer or 'unknown'}"
@@ -129,7 +134,7 @@ def notes(context: Context, found: Sequence[Port]) -> Dict[str, Any]:
     told: Dict[str, Any] = {}
     for port in found:
         of_group = told.setdefault(port.group, {})
-        row: Dict[str, Any] = {"name": f"{port.hca}:{port.number}", "bus_id": port.bus_id}
+        row: Dict[str, Any] = {"name": port.label, "bus_id": port.bus_id}
         row["guid"] = _word(context, f"{_CLASS}/{port.hca}/node_guid")
         row["netdev"] = port.netdev
         counted = {name: _number(context, f"{port.path}/counters/{name}") for name in _COUNTERS}
