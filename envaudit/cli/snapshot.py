@@ -71,7 +71,7 @@ def execute(options: argparse.Namespace) -> int:
     evidence = Evidence(
         fingerprints=snapshot.fingerprints,
         missing=snapshot.missing,
-        sections=tuple(options.section) or None,
+        sections=(*options.section, *asking.on_request(options)) if options.section else None,
         comparing=False,
     )
     findings, verdict = judged(evidence, options)
