@@ -522,6 +522,15 @@ def test_variables_of_other_libraries_take_whole_names(copy_of: Callable[[str], 
     assert {"matched": 3, "named": ["eth0"], "idle": ["x"]} == selection["UCX_NET_DEVICES"]
 
 
+def test_roce_gid_at_another_index_is_no_difference(fake_node: FakeNode) -> None:
+    """Where NCCL chooses, the index follows the order in which addresses came; it is a note."""
+    first, second = network.read(fake_node("twin-a")), network.read(fake_node("twin-b"))
+    assert first.facts["selection"]["roce_gid"] == second.facts["selection"]["roce_gid"]
+    assert [3, 5] == [
+        answer.notes["selection"]["roce_gid"]["mlx5_bond_0:1"]["index"] for answer in (first, second)
+    ]
+
+
 # What is not there, may not be seen, or lies
 
 
