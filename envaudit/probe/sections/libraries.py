@@ -38,9 +38,11 @@ from envaudit.probe.context import Answer, Context
 from envaudit.probe.cudnnparts import parts_of
 from envaudit.probe.elf import NotElf, needed_glibc
 from envaudit.probe.families import BY_NAME, Family, family_of, loaded_version, nccl_in, told_version
+from envaudit.probe.hostname import host_names
 from envaudit.probe.interpreter import writer_of
 from envaudit.probe.loader import LoaderUnknown, Taken, resolve_links
 from envaudit.probe.opened import opened
+from envaudit.probe.placeholders import Placeholders
 from envaudit.probe.places import Places
 from envaudit.probe.torchloading import CORES, TorchLoading
 
@@ -78,7 +80,7 @@ class _Reading:
         self.package = package
         self.loading = loading
         self.rules = loading.rules
-        self.places = Places(context.interpreter)
+        self.places = Places(context.interpreter, Placeholders(context.environ, host_names(context)))
         self.errors: List[str] = []
         self.notes: Dict[str, Any] = {"places": dict(self.places.names)}
         self.site_names = self._list(package.entry)
