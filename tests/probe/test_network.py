@@ -199,6 +199,20 @@ def test_pod_shows_its_one_virtual_interface(fake_node: FakeNode) -> None:
     assert 1 == answer.facts["selection"]["NCCL_SOCKET_IFNAME"]["matched"]
 
 
+def test_virtual_machine_has_a_card_of_unknown_speed(fake_node: FakeNode) -> None:
+    """virtio says -1: unknown, and no fact; a cloud's MTU is one."""
+    answer = network.read(fake_node("cpu-only"))
+    each = {"mtu": 1450, "prefixes": "ipv4/24"}
+    assert {"physical": {"virtio_net": {"count": 1, "each": each, "devices": {}}}} == answer.facts[
+        "interfaces"
+    ]
+    assert {
+        "by": "other",
+        "first": {"kind": "physical", "driver": "virtio_net", "speed_mbps": None},
+    } == answer.facts["selection"]["NCCL_SOCKET_IFNAME"]
+    assert {"virtio_net": None} == answer.facts["modules"]
+
+
 def test_roce_node_tells_version_family_and_address_of_its_gids(fake_node: FakeNode) -> None:
     """NCCL_IB_GID_INDEX=3 is RoCE v2 over IPv4 on all eight ports."""
     answer = network.read(fake_node("roce-h100"))
