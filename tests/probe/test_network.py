@@ -200,7 +200,7 @@ def test_pod_shows_its_one_virtual_interface(fake_node: FakeNode) -> None:
 
 
 def test_virtual_machine_has_a_card_of_unknown_speed(fake_node: FakeNode) -> None:
-    """virtio says -1: unknown, and no fact; a cloud's MTU is one."""
+    """Virtio says -1: unknown, and no fact; a cloud's MTU is one."""
     answer = network.read(fake_node("cpu-only"))
     each = {"mtu": 1450, "prefixes": "ipv4/24"}
     assert {"physical": {"virtio_net": {"count": 1, "each": each, "devices": {}}}} == answer.facts[
