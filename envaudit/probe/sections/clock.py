@@ -17,7 +17,6 @@ says; `running`, where more than one service does.
 from __future__ import annotations
 
 import ctypes
-import re
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -77,7 +76,7 @@ _QUESTIONS: Mapping[str, Sequence[_Question]] = {
 }
 
 # How programs say that they are too old for a question.
-_UNKNOWN = re.compile("unknown|unrecognized|invalid option", re.IGNORECASE)
+_UNKNOWN = ("unknown", "unrecognized", "invalid option")
 
 _STA_INS, _STA_DEL, _STA_UNSYNC = 0x10, 0x20, 0x40  # include/uapi/linux/timex.h
 _STA_NANO = 0x2000
@@ -175,7 +174,8 @@ def _word_of(context: Context, name: str) -> Word:
                 raise
             except ProgramFailed as error:
                 failures.append(error)
-                if not isinstance(error, ProgramMissing) and not _UNKNOWN.search(str(error)):
+                is_too_old = any(word in str(error).lower() for word in _UNKNOWN)
+                if not is_too_old and not isinstance(error, ProgramMissing):
                     break  # it knows the question, and has no answer
     raise failures[0] if failures else ProgramFailed(f"{name} has no program that tells of it")
 
