@@ -79,13 +79,14 @@ class _Gpu:
         self.errors: List[str] = []
         self.not_examined: Dict[str, str] = {}
         self.values: Dict[str, Any] = {}
+        self.only_noted = False  # a note that cannot be read makes nothing partial
 
     def row(self) -> Dict[str, Any]:
         self._identity()
         self._modes()
         self._limits()
         self._health()
-        facts, self.values = self.values, {}
+        facts, self.values, self.only_noted = self.values, {}, True
         self._passing()
         notes = {name: value for name, value in self.values.items() if value is not None}
         return {
@@ -112,7 +113,10 @@ class _Gpu:
             try:
                 self.values[key] = read(told)
             except ValueError:
-                self.errors.append(f"GPU {self.ordinal}: nvidia-smi says {told[:60]!r} for {path}")
+                if self.only_noted:
+                    self.not_examined[f"GPU {self.ordinal}: {path}"] = told[:60]
+                else:
+                    self.errors.append(f"GPU {self.ordinal}: nvidia-smi says {told[:60]!r} for {path}")
                 self.values.pop(key, None)
             return
 

@@ -193,6 +193,12 @@ def test_value_that_needs_root_is_not_examined() -> None:
     assert ([], {"GPU 0: serial": "[Insufficient Permissions]"}) == (row["errors"], row["not_examined"])
 
 
+def test_note_that_cannot_be_read_makes_nothing_partial() -> None:
+    """A sensor that fails is noted; the facts are all there."""
+    (row,) = read_report(report(CARD.replace("41 C", "Unknown Error"))).devices
+    assert ([], {"GPU 0: temperature/gpu_temp": "Unknown Error"}) == (row["errors"], row["not_examined"])
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
