@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, Dict, Optional, Sequence, Tuple
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Sequence, Tuple
 
-from envaudit.cli.progress import shown_progress
+from envaudit.cli.progress import followed, shown_files, shown_progress
 from envaudit.cli.selection import choose_targets, choose_transport, selected_nodes, this_node
 from envaudit.errors import UsageError
 from envaudit.model import Snapshot
+
+if TYPE_CHECKING:
+    from envaudit.transport import Request
 
 try:
     from envaudit.cli import configuration
@@ -73,12 +78,28 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
         workdir=options.workdir or settings.nodes.workdir or (os.getcwd() if local else None),
         timeout_s=options.timeout or settings.nodes.timeout_s,
         fanout=options.fanout or settings.nodes.fanout,
+        every_node=getattr(options, "every_node", False),
+        prefix=prefix_of(options, local=local),
     )
+    if request.prefix and local and not options.python:
+        # `python3` of an activated environment is the one that must not run.
+        targets = tuple(target._replace(python=sys.executable) for target in targets)
     pings = getattr(options, "pings", None)
     if pings is not None:
         request = request._replace(pings=pings)
-    with shown_progress(len(targets)) as progress:
-        return gather(transport, targets, request, progress)
+    with shown_progress(len(targets)) as progress, _shown_files(request, local=local) as asked:
+        return gather(transport, targets, asked, progress)
+
+
+@contextmanager
+def _shown_files(request: Request, *, local: bool) -> Iterator[Request]:
+    """The request, and a progress bar over the files that this machine itself looks at."""
+    if not local or "integrity" not in (*request.also, *request.sections):
+        yield request
+        return
+    with shown_files() as tell, followed(tell) as path:
+        more = {"integrity_progress": path} if path else {}
+        yield request._replace(options={**request.options, **more})
 
 
 def _ask_here(options: argparse.Namespace) -> Snapshot:
@@ -96,6 +117,7 @@ def _ask_here(options: argparse.Namespace) -> Snapshot:
         also=on_request(options),
         options=told(options),
         workdir=options.workdir or os.getcwd(),
+        prefix=prefix_of(options, local=True),
     )
     return Snapshot((fingerprint,))
 
@@ -121,6 +143,29 @@ def _sections(options: argparse.Namespace) -> Tuple[str, ...]:
                 next_step=f"Did you mean '{near[0]}'?" if near else f"Sections: {', '.join(known)}.",
             )
     return tuple(sorted(wanted | {"host", "python"})) if wanted else ()
+
+
+def prefix_of(options: argparse.Namespace, *, local: bool) -> Optional[str]:
+    """The environment that `--prefix` names, where the command has that option.
+
+    Raises:
+        UsageError: a relative path, which a node would read from another folder, or `--deep` beside it.
+    """
+    prefix: Optional[str] = getattr(options, "prefix", None)
+    if prefix is None:
+        return None
+    if getattr(options, "deep", False):
+        raise UsageError(
+            "--deep imports torch, and of a --prefix nothing is executed",
+            next_step="Leave one of them out; --python PREFIX/bin/python executes the environment.",
+        )
+    if local:
+        return os.path.abspath(os.path.expanduser(prefix))
+    if not prefix.startswith(("/", "~/")):
+        raise UsageError(
+            f"'{prefix}' is no absolute path", where="--prefix", next_step="Nodes have other folders."
+        )
+    return prefix
 
 
 def on_request(options: argparse.Namespace) -> Tuple[str, ...]:

@@ -39,6 +39,11 @@ def add_transport_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--workdir", metavar="DIR", help="the working directory on the node")
     group.add_argument("--timeout", type=_seconds, metavar="S", help="seconds per node (default: 60)")
     group.add_argument("--fanout", type=_fanout, metavar="N", help="nodes at a time (default: 64)")
+    group.add_argument(
+        "--every-node",
+        action="store_true",
+        help="read an environment on a network file system on each node, not on one for all",
+    )
     add_config_option(parser)
 
 

@@ -32,8 +32,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="import torch in a child process, run it, and read what was loaded",
     )
     asking.add_integrity_options(group, ("size", "hash"))
+    group.add_argument(
+        "--prefix", metavar="DIR", help="this environment, read by another Python; nothing of it is executed"
+    )
     group.add_argument("--tag", action="append", default=[], help="a tag for these nodes; repeatable")
     group.add_argument("-o", "--output", metavar="FILE", help="write this file and leave the store alone")
+    group.add_argument(
+        "--redact",
+        action="store_true",
+        help="with --output: pseudonyms for hosts, users, addresses, serials and folders",
+    )
     add_store_option(group)
     add_output_options(parser)
 
@@ -49,12 +57,21 @@ def execute(options: argparse.Namespace) -> int:
             "--tag and --output exclude each other: a tag points into the store",
             next_step="Leave one of them out; the file can be named after the tag.",
         )
+    if options.redact and not options.output:
+        raise UsageError(
+            "--redact needs --output: under pseudonyms a node has no history in the store",
+            next_step="Add -o FILE, or redact a stored snapshot: envaudit show REF --redact -o FILE.",
+        )
     snapshot = asking.ask_selected(options)
+    if options.redact:
+        from envaudit.model.redaction import redact
+
+        snapshot = redact(snapshot)
     stages = keep(snapshot, options)
     evidence = Evidence(
         fingerprints=snapshot.fingerprints,
         missing=snapshot.missing,
-        sections=tuple(options.section) or None,
+        sections=(*options.section, *asking.on_request(options)) if options.section else None,
         comparing=False,
     )
     findings, verdict = judged(evidence, options)

@@ -12,6 +12,7 @@ from envaudit.cli import asking
 from envaudit.cli.judging import judged
 from envaudit.cli.locks import add_lock_options, categories_of, platform_here
 from envaudit.cli.output import add_output_options, check_output_options, emit
+from envaudit.cli.progress import shown_files
 from envaudit.cli.selection import add_node_options, this_node
 from envaudit.diff import compare_to_reference
 from envaudit.errors import UsageError
@@ -102,12 +103,14 @@ def _found(options: argparse.Namespace) -> Snapshot:
     from envaudit.probe.static import read_prefix
 
     try:
-        answer = read_prefix(
-            options.prefix,
-            tool=__version__,
-            sections=(*COMPARED, *asking.on_request(options)),
-            options=asking.told(options),
-        )
+        with shown_files() as tell:
+            answer = read_prefix(
+                options.prefix,
+                tool=__version__,
+                sections=(*COMPARED, *asking.on_request(options)),
+                options=asking.told(options),
+                tell=tell,
+            )
     except Refused as error:
         raise UsageError(str(error), where="--prefix") from None
     return Snapshot((fingerprint_of_answer(answer, node=this_node(), source="probe", where="probe"),))

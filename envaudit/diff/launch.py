@@ -40,6 +40,7 @@ LAUNCH = Start(
         ("deep",),
         ("env",),
         ("git",),
+        ("gpu", "amd", "visible"),
         ("gpu", "visible"),
         ("libraries",),
         ("limits",),
@@ -76,7 +77,19 @@ INTEGRITY = Start(
     # An edit that keeps a file's size is seen by who reads it, not by who looks at sizes.
     paths=(("integrity",),),
 )
-STARTS = (LAUNCH, INTERPRETER, INTEGRITY)
+# An environment that was read without being started does not tell what only a start tells: its
+# flags, what follows from variables, and the versions that its libraries give themselves.
+STATIC = Start(
+    word="other interpreter",
+    said=("python", "started"),
+    paths=(
+        ("libraries",),
+        ("python", "flags"),
+        ("python", "path_outside_prefix"),
+        ("python", "user_site"),
+    ),
+)
+STARTS = (LAUNCH, INTERPRETER, INTEGRITY, STATIC)
 
 
 def choices(start: Start, fingerprints: Iterable[Fingerprint]) -> Dict[str, str]:

@@ -84,7 +84,7 @@ _SHAPES = (
     ("mac2", r"(?<![\w:-])(?:[0-9a-fA-F]{2}-){5}[0-9a-fA-F]{2}(?![\w-])"),
     ("guid", rf"{_START}(?:[0-9a-fA-F]{{4}}:){{3}}[0-9a-fA-F]{{4}}{_END}"),
     ("hex", r"(?<![A-Za-z0-9])(?:0x[0-9a-fA-F]{10,}|(?!\d+\b)[0-9a-fA-F]{16,})(?![A-Za-z0-9])"),
-    ("ipv6", rf"{_START}(?:[0-9a-fA-F]{{0,4}}:){{2,7}}[0-9a-fA-F.]*{_END}"),
+    ("ipv6", rf"{_START}(?:[0-9a-fA-F]{{0,4}}:){{2,7}}[0-9a-fA-F.]*(?:/\d{{1,3}})?{_END}"),
     ("ipv4", r"(?<![\w.])(?<!==)\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d)"),
     ("server", r"(?<![\w/.:{}$+-])[A-Za-z0-9](?:[\w.-]*\w)?(?=:/(?!/))"),
     ("path", r"(?<![\w./}-])(?:\$\w+|\{\w+\}|~)?/[^\s:;,'\"()<>|=]+"),
@@ -202,7 +202,7 @@ class Scrubber:
         return f"{scheme}://{shown}" + (f"/{self._pseudonyms.of('path', path)}" if slash and path else slash)
 
     def _address(self, text: str) -> str:
-        found = text.rstrip(".")
+        found = text.partition("/")[0].rstrip(".")
         if found.endswith(":") and not found.endswith("::"):
             found = found[:-1]
         if not is_address(found):

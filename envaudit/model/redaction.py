@@ -61,10 +61,10 @@ _PACKAGE_TABLES = frozenset(
         ("conda", "packages"),
         ("conda", "duplicates"),
         ("conda", "urls"),
-        ("files", "changed"),
-        ("files", "missing"),
-        ("files", "extra"),
-        ("files", "counts"),
+        ("integrity", "changed"),
+        ("integrity", "missing"),
+        ("integrity", "extra"),
+        ("integrity", "counts"),
         ("packages", "distributions"),
         ("packages", "duplicates"),
         ("packages", "projects"),
@@ -216,6 +216,8 @@ class _Redaction:
         if whole:
             return self._scrubber.folder(text) if kind == "dir" else self._pseudonyms.of(str(kind), text)
         shown = self._scrubber.text(text, keep_hex=not _DIGEST_KEYS.isdisjoint(path))
+        if kind == "host" and text in self._nodes:
+            return self._nodes[text]
         if kind is None or shown != text or text.lower() in COMMON or _is_loopback(text):
             return shown
         return self._scrubber.folder(text) if kind == "dir" else self._pseudonyms.of(kind, text)

@@ -46,6 +46,8 @@ class Context:
         asked: the interpreter as it was asked for, `python3` or a path; empty where nobody chose.
         live: whether this is the machine itself; only then may a section touch it other than
             through the methods here (ctypes, NVML, sockets).
+        static: the prefix of which nothing may be executed, no program and no library; empty where
+            the environment is asked by starting its interpreter.
         options: what the sections that are read on request are told, `{"integrity": "size"}`.
         node: the node.json of a fake node, for what only system calls tell; empty on a live one.
     """
@@ -60,6 +62,7 @@ class Context:
         asked: str = "",
         interpreter: Union[Mapping[str, Any], Callable[[], Mapping[str, Any]]],
         options: Optional[Mapping[str, Any]] = None,
+        static: str = "",
         node: Optional[Mapping[str, Any]] = None,
     ) -> None:
         self.root = root
@@ -72,6 +75,7 @@ class Context:
             interpreter
         )
         self.options = options or {}
+        self.static = static
         self.node = node or {}
         self._commands: Mapping[str, Mapping[str, Any]] = self.node.get("commands", {})
         self._denied: Tuple[str, ...] = tuple(self.node.get("denied", ()))
@@ -232,10 +236,11 @@ class Context:
         Raises:
             ProgramMissing: it is not installed.
             ProgramTimeout: it was ended, with all below it, after `timeout_s`.
-            ProgramFailed: it said more than `limit_bytes`.
+            ProgramFailed: it said more than `limit_bytes`, or may not be executed.
         """
         if self.live:
-            return program.run(argv, self.environ, timeout_s, limit_bytes=limit_bytes)
+            environ = program.outside(self.static, argv, self.environ) if self.static else self.environ
+            return program.run(argv, environ, timeout_s, limit_bytes=limit_bytes)
         told = self._commands.get(" ".join(argv))
         if told is None:
             raise ProgramMissing(f"{argv[0]}: not found")

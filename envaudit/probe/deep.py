@@ -37,7 +37,9 @@ from envaudit.probe import child, deepchild, program, torchfiles
 from envaudit.probe.answer import Answer
 from envaudit.probe.context import Context, ProgramFailed
 from envaudit.probe.families import BY_NAME, FAMILIES, cudnn_version
+from envaudit.probe.hostname import host_names
 from envaudit.probe.interpreter import writer_of
+from envaudit.probe.placeholders import Placeholders
 from envaudit.probe.places import Places
 from envaudit.probe.secrets import clean
 from envaudit.probe.sections import libraries
@@ -66,8 +68,8 @@ class _Said(NamedTuple):
 
 def read(context: Context) -> Answer:
     """What a process that uses torch has loaded; absent where there is no torch."""
-    if not context.live:
-        return Answer("absent", {}, {"not_examined": {"torch": "nothing can be run in this folder"}})
+    if context.static or not context.live:
+        return Answer("error", {}, {}, ("nothing of this environment is executed: torch was not imported",))
     package = torchfiles.find_package(context, "torch")
     if package is None:
         return Answer("absent", {})
@@ -179,7 +181,7 @@ def _facts(context: Context, said: _Said, static: Answer) -> Dict[str, Any]:
     if "collective" in told:
         facts["collective"] = {"backend": told["backend"], "outcome": _text(told["collective"])}
     if "libraries" in told:
-        names = _names(context, static)
+        names = _Names(context, static)
         # RCCL has the symbols of NCCL: torch knows which of the two it was built with.
         foreign = "nccl" if told["hip"] else "rccl"
         facts["libraries"] = {
@@ -196,9 +198,17 @@ def _facts(context: Context, said: _Said, static: Answer) -> Dict[str, Any]:
 class _Names:
     """How files are called: as the section `libraries` calls them where it knows them."""
 
-    def __init__(self, places: Places, known: List[str]) -> None:
-        self._places = places
-        self._known = {os.path.realpath(self._expanded(path)): path for path in reversed(known)}
+    def __init__(self, context: Context, static: Answer) -> None:
+        self._places = Places(context.interpreter, Placeholders(context.environ, host_names(context)))
+        rows = {name: row for name, row in static.facts.items() if name in BY_NAME}
+        parts = [part for row in rows.values() for part in row.get("parts", {}).values() if part]
+        known = [part["path"] for part in parts if isinstance(part, dict)]
+        known += [path for paths in static.facts.get("copies", {}).values() for path in paths]
+        self._known = {os.path.realpath(self._expanded(path)): path for path in known}
+        files = static.notes.get("files", {})
+        self._known.update(
+            (files[name]["real_path"], row["path"]) for name, row in rows.items() if name in files
+        )
 
     def of(self, path: str) -> str:
         return self._known.get(os.path.realpath(path)) or self._places.show(path)
@@ -208,13 +218,6 @@ class _Names:
             if path.startswith(name + "/"):
                 return folder + path[len(name) :]
         return path
-
-
-def _names(context: Context, static: Answer) -> _Names:
-    rows = [row for name, row in static.facts.items() if name in BY_NAME]
-    parts = [part for row in rows for part in row.get("parts", {}).values() if isinstance(part, dict)]
-    copies = [path for paths in static.facts.get("copies", {}).values() for path in paths]
-    return _Names(Places(context.interpreter), [*(row["path"] for row in [*rows, *parts]), *copies])
 
 
 def _row(name: str, row: Dict[str, Any], names: _Names) -> Dict[str, Any]:

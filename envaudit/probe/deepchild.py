@@ -13,7 +13,6 @@ loopback interface: gloo and NCCL listen even where there is one rank, and are t
 """
 
 import ctypes
-import datetime
 import importlib
 import json
 import os
@@ -143,6 +142,8 @@ def _convolution(torch: Any, device: str) -> str:
 
 def _collective(torch: Any, device: str) -> Tuple[Optional[str], Optional[str]]:
     """One sum over one rank; (backend, outcome)."""
+    import datetime
+
     distributed = importlib.import_module("torch.distributed")
     if not distributed.is_available():
         return None, None

@@ -116,11 +116,17 @@ def needed_glibc(path: str) -> Optional[str]:
             return None
         names_at = _offset_of(segments, single[_DT_STRTAB])
         block = _up_to(file, _offset_of(segments, single[_DT_VERNEED]), _MAX_DYNAMIC_BYTES)
-        found = []
-        for name_at in _needed_versions(layout, block, single.get(_DT_VERNEEDNUM, 0)):
-            match = _GLIBC.match(_up_to(file, names_at + name_at, 32))
-            if match:
-                found.append((int(match.group(1)), int(match.group(2))))
+        places = _needed_versions(layout, block, single.get(_DT_VERNEEDNUM, 0))
+        if not places or max(places) - min(places) > _MAX_DYNAMIC_BYTES:
+            return None
+        # The linker puts them next to each other, at the end of a table that may have 20 MB.
+        first = min(places)
+        names = _up_to(file, names_at + first, max(places) - first + 32)
+    found = []
+    for place in places:
+        match = _GLIBC.match(names, place - first)
+        if match:
+            found.append((int(match.group(1)), int(match.group(2))))
     return "{}.{}".format(*max(found)) if found else None
 
 

@@ -14,7 +14,6 @@ import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.probe.context import ChildFailed, Context
-from envaudit.probe.deepchild import call_version
 from envaudit.probe.elf import NotElf, texts
 
 CALL_TIMEOUT_S = 2.5
@@ -135,17 +134,25 @@ BY_NAME: Dict[str, Family] = {family.name: family for family in FAMILIES}
 
 _BY_STEM: Dict[str, Family] = {family.stem: family for family in FAMILIES}
 # libnccl-net-ofi.so is a plugin beside libnccl-net.so; RCCL looks for librccl-net.so first.
-_PLUGIN = re.compile(r"lib(?:nccl|rccl)-net(?:-[\w-]+)?\.so")
+_PLUGIN = re.compile(r"(?:nccl|rccl)-net(?:-[\w-]+)?")
+_BUNDLED = re.compile(r"([\w-]+)-[0-9a-f]{8}")
 # Their file names carry libtool's interface age, not the release: libmpi.so.40.30.5 is Open MPI 4.1.5.
 _NAMES_THAT_LIE = ("mpi", "ucx", "libfabric", "rccl", "miopen", "hip", "nccl_net")
 
 
 def family_of(file_name: str) -> Optional[Family]:
     """The family a file belongs to by its name, such as libcudart-a7b20f20.so.11.0."""
-    if _PLUGIN.match(file_name):
-        return BY_NAME["nccl_net"]
-    match = re.match(r"lib([\w-]+?)(?:-[0-9a-f]{8})?\.so(?:\.|$)", file_name)
-    return _BY_STEM.get(match.group(1)) if match else None
+    # Without a regular expression for the rest: all names of /etc/ld.so.cache come by here.
+    stem, dot_so, rest = file_name[3:].partition(".so")
+    if not dot_so or rest[:1] not in ("", ".") or not file_name.startswith("lib"):
+        return None
+    family = _BY_STEM.get(stem)
+    if family is None and "-" in stem:
+        if _PLUGIN.fullmatch(stem):
+            return BY_NAME["nccl_net"]
+        bundled = _BUNDLED.fullmatch(stem)
+        return _BY_STEM.get(bundled.group(1)) if bundled else None
+    return family
 
 
 def version_in_name(file_name: str) -> Optional[str]:
@@ -227,6 +234,7 @@ def loaded_version(
     version_call = family.call
     if version_call is None or not context.live or not trusted or (told and not family.cheap):
         return told, []
+    from envaudit.probe.deepchild import call_version
 
     def call() -> Any:
         return call_version(ctypes.CDLL(path), version_call.symbol, version_call.form)

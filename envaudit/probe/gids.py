@@ -8,7 +8,6 @@ version of RoCE and the address family.
 from __future__ import annotations
 
 import _socket
-import re
 from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.probe.context import Context
@@ -23,6 +22,8 @@ _MAPPED_MULTICAST = bytes.fromhex("ff0e") + bytes(8) + b"\xff\xff"
 # all 255 places of eight ports would take 30 ms.
 _MAX_GAP = 8
 _MAX_GIDS = 256
+# What gid_attrs/types says, as NCCL's ncclIbRoceGetVersionNum reads it.
+_VERSIONS = {"IB/RoCE v1": 1, "RoCE v1": 1, "RoCE v2": 2}
 
 
 class Gid(NamedTuple):
@@ -163,11 +164,13 @@ def _network(text: str, family: str) -> Optional[Tuple[bytes, int]]:
 
 def _raw(text: Optional[str]) -> Optional[bytes]:
     """`fe80:0000:...` with all its digits."""
-    digits = (text or "").replace(":", "")
-    return bytes.fromhex(digits) if re.fullmatch(r"[0-9a-f]{32}", digits) else None
+    try:
+        raw = bytes.fromhex((text or "").replace(":", ""))
+    except ValueError:
+        return None
+    return raw if len(raw) == len(_EMPTY) else None
 
 
 def _version(text: Optional[str]) -> Optional[int]:
     """`IB/RoCE v1` or `RoCE v2`; reading an empty place fails with EINVAL."""
-    match = re.fullmatch(r"(?:IB/)?RoCE v([12])", text or "")
-    return int(match.group(1)) if match else None
+    return _VERSIONS.get(text or "")

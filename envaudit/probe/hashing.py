@@ -16,14 +16,15 @@ import signal
 import stat
 import sys
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.probe import child
 
 CHANGED, MISSING = "changed", "missing"
 
 _MAX_PROCESSES = 8
-_BUFFER_BYTES = 1 << 20
+# Half of what the second cache of a core holds: what was read is hashed before it leaves.
+_BUFFER_BYTES = 256 << 10
 # A part of the work has no more bytes and no more files than this, unless there would be too many
 # parts: their numbers wait in a pipe, of which 4096 bytes are certain (pipe(7)).
 _PART_BYTES, _PART_FILES, _MOST_PARTS = 8 << 20, 64, 400
@@ -33,6 +34,7 @@ _MAX_UNSIZED_BYTES = 16 << 30
 # A file that was written within one tick of the file system's clock may be written again in it.
 _SETTLED_NS = 2 * 10**9
 _READ_BYTES = 1 << 16
+_OPENED = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 # What it means that a file cannot be opened. In its place stands a socket, a device without a
 # driver, or a loop of links.
 _MEANING = {
@@ -46,7 +48,8 @@ _MEANING = {
 # Device, inode, size, mtime_ns and ctime_ns; algorithm and digest in hex.
 Identity = Tuple[int, int, int, int, int]
 Digest = Tuple[str, str]
-Tell = Callable[[int, int], None]
+# How many files and bytes are through, and of how many.
+Tell = Callable[[int, int, int, int], None]
 
 
 class File(NamedTuple):
@@ -60,7 +63,7 @@ class File(NamedTuple):
     """
 
     path: str
-    accepted: Sequence[Digest] = ()
+    accepted: FrozenSet[Digest] = frozenset()
     sizes: Sequence[int] = ()
     is_link: bool = False
 
@@ -112,6 +115,8 @@ class Looking:
         self._left = set(range(len(self._parts)))
         self._found = Found([], [], {}, 0, {})
         self._read_bytes = 0
+        self._done = (0, 0)
+        self._all = (len(files), sum(map(self._weigh, range(len(files)))))
 
     def __enter__(self) -> Looking:
         """Start the processes."""
@@ -150,7 +155,7 @@ class Looking:
         self._workers.clear()
 
     def result(self, tell: Optional[Tell] = None) -> Found:
-        """Wait for all of it; `tell` hears now and then how many files and bytes are through."""
+        """Wait for all of it; `tell` hears now and then how far it is."""
         if not self._workers:
             for number in sorted(self._left):
                 self._take(self._said_of(number), tell)
@@ -178,6 +183,9 @@ class Looking:
                     os.close(fd)
                     child.reap(self._workers.pop(fd))
 
+    def _weigh(self, index: int) -> int:
+        return max(self._files[index].sizes or (0,))
+
     def _said_of(self, number: int) -> bytes:
         return json.dumps([number, *self._worker.look(self._parts[number])]).encode("ascii") + b"\n"
 
@@ -194,9 +202,10 @@ class Looking:
                 self._found.errors[index] = state
         for *identity, algorithm, digest in known:
             self._found.known[tuple(identity)] = (algorithm, digest)
+        part = self._parts[number]
+        self._done = (self._done[0] + len(part), self._done[1] + sum(map(self._weigh, part)))
         if tell:
-            part = self._parts[number]
-            tell(len(part), sum(max(self._files[index].sizes or (0,)) for index in part))
+            tell(*self._done, *self._all)
 
 
 def processes() -> int:
@@ -226,25 +235,29 @@ class _Worker:
     def __init__(
         self, files: Sequence[File], contents: bool, believed: Mapping[Identity, Digest], remember: bool
     ) -> None:
-        self.parent = 0
+        self.parent = os.getppid()
         self._files = files
         self._contents = contents
         self._believed = believed
         self._remember = remember
-        self._buffer: Optional[memoryview] = None
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES if contents else 1))
+        self._into = [self._buffer]
         self._read_bytes = 0
         self._known: List[Tuple[Any, ...]] = []
 
     def look(self, part: Sequence[int]) -> Tuple[int, List[Tuple[int, str]], List[Tuple[Any, ...]]]:
         """Bytes read; number and state of each file that is not as recorded; what is known of digests."""
-        if self.parent and os.getppid() != self.parent:
+        if os.getppid() != self.parent:
             os._exit(0)
         self._read_bytes = 0
         self._known = []
         states = []
+        files, plainly = self._files, self._contents and not self._remember
         for index in part:
             try:
-                state = self._state(self._files[index])
+                if plainly and self._is_as_recorded(files[index]):
+                    continue
+                state = self._state(files[index])
             except OSError as error:
                 state = _MEANING.get(error.errno or 0) or _why(error)
             except ValueError as error:
@@ -253,68 +266,111 @@ class _Worker:
                 states.append((index, state))
         return self._read_bytes, states, self._known
 
-    def _state(self, file: File) -> str:
-        if file.is_link or not (file.accepted or file.sizes):
-            seen = os.lstat(file.path)
-            if stat.S_ISLNK(seen.st_mode) or not file.accepted:
-                return ""
-        seen = os.stat(file.path)
-        if not stat.S_ISREG(seen.st_mode):
-            return CHANGED
-        if file.sizes and seen.st_size not in file.sizes:
-            return CHANGED
-        if not self._contents or not file.accepted:
-            return ""
-        identity = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-        digest = self._believed.get(identity)
-        if digest is None or all(digest[0] != algorithm for algorithm, _ in file.accepted):
-            if not file.sizes and seen.st_size > _MAX_UNSIZED_BYTES:
-                return f"{seen.st_size} bytes: too many for a file whose size was not recorded"
-            return self._hashed(file, identity)
-        self._known.append((*identity, *digest))
-        return "" if digest in file.accepted else CHANGED
+    def _is_as_recorded(self, file: File) -> bool:
+        """Whether a file has the one digest and size that it should have; False says nothing yet.
 
-    def _hashed(self, file: File, identity: Identity) -> str:
-        """Read the file, which has just been looked at, to its end or as far as its size goes."""
-        if self._buffer is None:
-            self._buffer = memoryview(bytearray(_BUFFER_BYTES))
-        asked_ns = time.time_ns()
-        # It may have become a FIFO meanwhile, which blocks without O_NONBLOCK.
-        fd = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        That spares looking at what nearly every file is: where anything is odd, `_state` looks first
+        and opens then. A link is not followed here, since it may lead to a device that acts when it is
+        opened; only root can put a device itself into a prefix.
+        """
+        path, accepted, sizes, _ = file
+        if len(accepted) != 1 or len(sizes) != 1:
+            return False
+        ((algorithm, digest),) = accepted
+        (left,) = sizes
+        if algorithm != "sha256":
+            return False
         try:
-            left = identity[2]
-            count = os.readv(fd, [self._buffer])
-            sums = [_new(algorithm, self._buffer[:count]) for algorithm in _algorithms(file.accepted)]
-            while count and left > count:
-                left -= count
-                self._read_bytes += count
-                if self.parent and os.getppid() != self.parent:
+            fd = os.open(path, _OPENED | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            buffer, into = self._buffer, self._into
+            count = os.readv(fd, into)
+            found = hashlib.sha256(buffer[:count])
+            read_bytes = count
+            while count and read_bytes < left:
+                if os.getppid() != self.parent:
                     os._exit(0)
-                count = os.readv(fd, [self._buffer])
-                for _, each in sums:
-                    each.update(self._buffer[:count])
-            self._read_bytes += count
-            after = os.fstat(fd) if self._remember else None
+                count = os.readv(fd, into)
+                found.update(buffer[:count])
+                read_bytes += count
+        except OSError:
+            return False
         finally:
             os.close(fd)
-        digests = [(algorithm, each.hexdigest()) for algorithm, each in sums]
-        if after and max(identity[3:]) + _SETTLED_NS < asked_ns:
-            now = (after.st_dev, after.st_ino, after.st_size, after.st_mtime_ns, after.st_ctime_ns)
-            if now == identity:
-                self._known.append((*identity, *digests[0]))
-        return "" if any(digest in file.accepted for digest in digests) else CHANGED
+        if read_bytes != left or found.hexdigest() != digest:
+            return False
+        self._read_bytes += read_bytes
+        return True
+
+    def _state(self, file: File) -> str:
+        path, accepted, sizes, is_link = file
+        if is_link or not (accepted or sizes):
+            seen = os.lstat(path)
+            if stat.S_ISLNK(seen.st_mode) or not accepted:
+                return ""
+        seen = os.stat(path)
+        if not stat.S_ISREG(seen.st_mode) or (sizes and seen.st_size not in sizes):
+            return CHANGED
+        if not self._contents or not accepted:
+            return ""
+        if not sizes and seen.st_size > _MAX_UNSIZED_BYTES:
+            return f"{seen.st_size} bytes: too many for a file whose size was not recorded"
+        if self._remember:
+            return self._remembered(file, seen)
+        for digest in self._digests(path, seen.st_size, accepted):
+            if digest in accepted:
+                return ""
+        return CHANGED
+
+    def _remembered(self, file: File, seen: os.stat_result) -> str:
+        """Likewise, by what is believed of a file of this identity, and keeping what is found."""
+        identity = _identity(seen)
+        believed = self._believed.get(identity)
+        if believed and believed[0] in {algorithm for algorithm, _ in file.accepted}:
+            self._known.append((*identity, *believed))
+            return "" if believed in file.accepted else CHANGED
+        asked_ns = time.time_ns()
+        digests = self._digests(file.path, seen.st_size, file.accepted)
+        settled = max(seen.st_mtime_ns, seen.st_ctime_ns) + _SETTLED_NS < asked_ns
+        if settled and _identity(os.stat(file.path)) == identity:
+            self._known.append((*identity, *min(digests)))
+        return "" if file.accepted.intersection(digests) else CHANGED
+
+    def _digests(self, path: str, size_bytes: int, accepted: FrozenSet[Digest]) -> List[Digest]:
+        """Those of a file that was seen to be a regular one, read no further than its size was."""
+        # It may have become a FIFO meanwhile, which blocks without O_NONBLOCK.
+        fd = os.open(path, _OPENED)
+        try:
+            buffer, into = self._buffer, self._into
+            count = os.readv(fd, into)
+            self._read_bytes += count
+            names = {name for name, _ in accepted} if len(accepted) > 1 else [name for name, _ in accepted]
+            sums = [_new(name, buffer[:count]) for name in names]
+            while count and size_bytes > count:
+                if os.getppid() != self.parent:
+                    os._exit(0)
+                size_bytes -= count
+                count = os.readv(fd, into)
+                self._read_bytes += count
+                for each in sums:
+                    each.update(buffer[:count])
+        finally:
+            os.close(fd)
+        return [(each.name, each.hexdigest()) for each in sums]
 
 
-def _algorithms(accepted: Sequence[Digest]) -> List[str]:
-    if len(accepted) == 1:
-        return [accepted[0][0]]
-    return sorted({algorithm for algorithm, _ in accepted})
+def _identity(seen: os.stat_result) -> Identity:
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
 
 
-def _new(algorithm: str, data: memoryview) -> Tuple[str, Any]:
+def _new(algorithm: str, data: memoryview) -> Any:
+    if algorithm == "sha256":
+        return hashlib.sha256(data)
     if algorithm in ("md5", "sha1") and sys.version_info >= (3, 9):
-        return algorithm, hashlib.new(algorithm, data, usedforsecurity=False)
-    return algorithm, getattr(hashlib, algorithm)(data)
+        return hashlib.new(algorithm, data, usedforsecurity=False)
+    return getattr(hashlib, algorithm)(data)
 
 
 def _why(error: Exception) -> str:

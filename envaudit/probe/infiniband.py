@@ -6,12 +6,11 @@ between healthy equal nodes.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.probe.context import Context
 from envaudit.probe.folding import fold
-from envaudit.probe.interfaces import NET, word
+from envaudit.probe.interfaces import NET, number, word
 
 _CLASS = "/sys/class/infiniband"
 # Virtual functions included, no node has more.
@@ -54,6 +53,11 @@ class Port(NamedTuple):
         return f"{_CLASS}/{self.hca}/ports/{self.number}"
 
     @property
+    def label(self) -> str:
+        """Its name as UCX and people write it, mlx5_0:1."""
+        return f"{word(self.hca)}:{self.number}"
+
+    @property
     def group(self) -> str:
         """With which ports it is compared: an Ethernet bond beside eight InfiniBand ports is no outlier."""
         return f"{self.model} {self.link_layer or 'unknown'}"
@@ -86,13 +90,13 @@ def _ports_of(context: Context, name: str, bus_id: Optional[str]) -> List[Port]:
         "firmware": _word(context, f"{card}/fw_ver"),
     }
     model = _word(context, f"{card}/hca_type") or driver or "unknown"
-    numbers = [int(one) for one in _list(context, f"{card}/ports") if re.fullmatch(r"[0-9]{1,3}", one)]
+    numbers = [int(one) for one in _list(context, f"{card}/ports") if one.isascii() and one.isdigit()]
     netdevs = _list(context, f"{card}/device/net")
     found = []
-    for number in sorted(numbers)[:_MAX_PORTS]:
-        folder = f"{card}/ports/{number}"
+    for port in sorted(numbers)[:_MAX_PORTS]:
+        folder = f"{card}/ports/{port}"
         layer = _word(context, f"{folder}/link_layer")
-        netdev = _netdev(context, folder, netdevs, number)
+        netdev = _netdev(context, folder, netdevs, port)
         state = _state(context, f"{folder}/state")
         facts: Dict[str, Any] = dict(shared)
         if state == "active":
@@ -103,7 +107,7 @@ def _ports_of(context: Context, name: str, bus_id: Optional[str]) -> List[Port]:
         else:
             physical = _state(context, f"{folder}/phys_state")
             facts["state"] = f"{state or 'unknown'}, {physical or 'unknown'}"
-        found.append(Port(name, number, model, layer, state, netdev, driver, bus_id, facts))
+        found.append(Port(name, port, model, layer, state, netdev, driver, bus_id, facts))
     return found
 
 
@@ -130,7 +134,7 @@ def notes(context: Context, found: Sequence[Port]) -> Dict[str, Any]:
     told: Dict[str, Any] = {}
     for port in found:
         of_group = told.setdefault(port.group, {})
-        row: Dict[str, Any] = {"name": f"{port.hca}:{port.number}", "bus_id": port.bus_id}
+        row: Dict[str, Any] = {"name": port.label, "bus_id": port.bus_id}
         row["guid"] = _word(context, f"{_CLASS}/{port.hca}/node_guid")
         row["netdev"] = port.netdev
         counted = {name: _number(context, f"{port.path}/counters/{name}") for name in _COUNTERS}
@@ -150,15 +154,15 @@ def roce_mtu(mtu: Optional[int]) -> Optional[int]:
     return next((size for size in _INFINIBAND_MTUS if size <= room), 0)
 
 
-def _netdev(context: Context, port: str, netdevs: Sequence[str], number: int) -> Optional[str]:
+def _netdev(context: Context, folder: str, netdevs: Sequence[str], port: int) -> Optional[str]:
     """The interface of a port: what its first GID belongs to, else the device's own by its dev_port."""
-    named = _word(context, f"{port}/gid_attrs/ndevs/0")
+    named = _word(context, f"{folder}/gid_attrs/ndevs/0")
     if named and "/" in named:  # no name of an interface
         return None
     if named or len(netdevs) < 2:
         return named or next(iter(netdevs), None)
     places = {_number(context, f"{NET}/{name}/dev_port"): name for name in netdevs}
-    return places.get(number - 1)
+    return places.get(port - 1)
 
 
 def _state(context: Context, path: str) -> Optional[str]:
@@ -169,8 +173,8 @@ def _state(context: Context, path: str) -> Optional[str]:
 
 def _natural(name: str) -> Tuple[str, int]:
     """mlx5_2 before mlx5_10."""
-    digits = re.search(r"[0-9]{1,9}$", name)
-    return (name[: digits.start()], int(digits.group())) if digits else (name, -1)
+    letters = name.rstrip("0123456789")
+    return letters, int(name[len(letters) :] or -1)
 
 
 def _word(context: Context, path: str) -> Optional[str]:
@@ -178,8 +182,7 @@ def _word(context: Context, path: str) -> Optional[str]:
 
 
 def _number(context: Context, path: str) -> Optional[int]:
-    text = context.peek(path) or ""
-    return int(text) if re.fullmatch(r"[0-9]{1,19}", text) else None
+    return number(context.peek(path))
 
 
 def _link(context: Context, path: str) -> Optional[str]:

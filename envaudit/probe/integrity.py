@@ -13,10 +13,13 @@ conda and pip installed. What it is told:
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import stat
 import time
-from typing import Any, Dict, List, Mapping, Optional
+from contextlib import contextmanager
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional
 
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.hashcache import HashCache
@@ -31,6 +34,8 @@ STATES = ("changed", "missing", "extra")
 _NAMED_PATHS = 20
 _MAX_NAMED = 5000
 _MAX_ERRORS = 100
+
+_NOTHING: FrozenSet[Digest] = frozenset()
 
 # Package to the paths of its files.
 _ByPackage = Dict[str, List[str]]
@@ -47,6 +52,18 @@ def read(context: Context, tell: Optional[Tell] = None) -> Answer:
     Notes: `examined` (files), `read_bytes`, `elapsed_ms`, and where it applies `cache` and
     `outside_prefix`, the entries of records that lead out of the prefix and were not followed.
     """
+    # Tens of thousands of small objects that live to the end: collections would only copy pages.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with _progress(str(context.options.get("integrity_progress") or ""), tell) as told:
+            return _read(context, told)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _read(context: Context, tell: Optional[Tell]) -> Answer:
     began = time.monotonic()
     options = context.options
     mode = "size" if options.get("integrity") == "size" else "hash"
@@ -95,6 +112,26 @@ def read(context: Context, tell: Optional[Tell] = None) -> Answer:
     return Answer("partial" if errors else "ok", facts, notes, errors)
 
 
+@contextmanager
+def _progress(path: str, tell: Optional[Tell]) -> Iterator[Optional[Tell]]:
+    """What to tell how far the work is: who asks, or a file that whoever started the probe has made."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK) if path else -1
+    except OSError:
+        fd = -1
+    if fd < 0 or not stat.S_ISREG(os.fstat(fd).st_mode):
+        yield tell
+        return
+
+    def written(*numbers: int) -> None:
+        try:
+            os.pwrite(fd, " ".join(map(str, numbers)).encode("ascii") + b"\n", 0)
+        except OSError:
+            pass  # a full disk costs the bar alone
+
+    yield written
+
+
 def _left_s() -> float:
     """Seconds until this process' own alarm, which its children must not outlive."""
     left_s = signal.getitimer(signal.ITIMER_REAL)[0]
@@ -105,15 +142,15 @@ def _file(context: Context, path: str, claims: List[Claim]) -> File:
     """A file that several packages have is as any of them says: whichever came last has won."""
     real = path if context.live else context.real(path)
     if len(claims) == 1:
-        (claim,) = claims
-        accepted = ((claim.algorithm, claim.digest),) if claim.digest else ()
-        return File(real, accepted, () if claim.size_bytes is None else (claim.size_bytes,), claim.is_link)
+        _, algorithm, digest, size, is_link = claims[0]
+        accepted = frozenset(((algorithm, digest),)) if digest else _NOTHING
+        return File(real, accepted, () if size is None else (size,), is_link)
     if not all(claim.digest for claim in claims):
         return File(real)
     sizes = [claim.size_bytes for claim in claims if claim.size_bytes is not None]
     return File(
         real,
-        tuple({(claim.algorithm, claim.digest) for claim in claims}),
+        frozenset((claim.algorithm, claim.digest) for claim in claims),
         tuple(sizes) if len(sizes) == len(claims) else (),
         any(claim.is_link for claim in claims),
     )

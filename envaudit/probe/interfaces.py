@@ -6,7 +6,6 @@ is how many there are of which kind and driver, and how they are set.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from envaudit.probe import netlink
@@ -113,8 +112,14 @@ class Interfaces:
             return True
         if self._text(name, "operstate") not in ("up", "unknown"):
             return False
-        flags = self._text(name, "flags") or ""
-        return not re.fullmatch(r"0x[0-9a-f]{1,8}", flags) or bool(int(flags, 16) & _IFF_UP)
+        try:
+            return bool(int(self._text(name, "flags") or "", 16) & _IFF_UP)
+        except ValueError:
+            return True
+
+    def mac(self, name: str) -> Optional[str]:
+        """Its hardware address."""
+        return None if name in self._foreign else word(self._text(name, "address") or "")
 
     def counted(self, of_hcas: Sequence[str]) -> List[Interface]:
         """The interfaces that are facts: hardware that is used, and what is stacked on it.
@@ -165,12 +170,13 @@ class Interfaces:
                 return "infiniband", ()
             has_parent = self._context.exists(f"{NET}/{name}/device/physfn")
             return "virtual function" if has_parent else "physical", ()
-        match = re.search(r"^DEVTYPE=(\w+)$", self._text(name, "uevent") or "", re.MULTILINE)
-        if match and match.group(1) in _STACKED:
+        words = (self._text(name, "uevent") or "").split()
+        kind = next((one for one in _STACKED if f"DEVTYPE={one}" in words), None)
+        if kind:
             lower = {entry[len("lower_") :] for entry in self._list(name) if entry.startswith("lower_")}
             real = [one for one in self.names if one in lower and self.kind(one, depth + 1)[0] != "virtual"]
             if real:
-                return match.group(1), tuple(real)
+                return kind, tuple(real)
         return "virtual", ()
 
     def _driver(self, name: str) -> Optional[str]:
@@ -190,8 +196,7 @@ class Interfaces:
         return None if speed in _UNKNOWN_SPEEDS else speed
 
     def _number(self, name: str, file: str) -> Optional[int]:
-        text = self._text(name, file) or ""
-        return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else None
+        return number(self._text(name, file))
 
     def _text(self, name: str, file: str) -> Optional[str]:
         return self._context.peek(f"{NET}/{name}/{file}")
@@ -259,6 +264,14 @@ def prefixes(found: Sequence[Address]) -> str:
     wider = {family for family, prefix in said if prefix != whole[family]}
     kept = [(family, prefix) for family, prefix in said if prefix != whole[family] or family not in wider]
     return " ".join(f"{family}/{prefix}" for family, prefix in sorted(kept))
+
+
+def number(text: Optional[str]) -> Optional[int]:
+    """A whole number of the kernel's, of 19 characters at most; None for anything else."""
+    if not text or len(text) > 19:
+        return None
+    digits = text[1:] if text[0] == "-" else text
+    return int(text) if digits.isascii() and digits.isdigit() else None
 
 
 def word(text: str) -> Optional[str]:

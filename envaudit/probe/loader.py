@@ -114,17 +114,27 @@ def _soname(context: Context, path: str) -> str:
 
 
 def resolve_links(context: Context, path: str) -> str:
-    """The node's own path behind `path` when it is a symbolic link; `path` itself in a loop."""
+    """The node's own path behind the links in `path`; `path` itself in a loop."""
     if context.live:
         return os.path.realpath(path)
-    seen = path
-    for _ in range(_LINKS_FOLLOWED):
+    done, ahead = "/", path.split("/")
+    links = 0
+    while ahead:
+        name = ahead.pop(0)
+        if name in ("", "."):
+            continue
+        here = os.path.dirname(done) if name == ".." else os.path.join(done, name)
         try:
-            target = context.readlink(seen)
+            target = context.readlink(here)
         except OSError:
-            return seen
-        seen = os.path.normpath(os.path.join(os.path.dirname(seen), target))
-    return path
+            done = here
+            continue
+        links += 1
+        if links > _LINKS_FOLLOWED:
+            return path
+        done = "/" if target.startswith("/") else done
+        ahead = [*target.split("/"), *ahead]
+    return done
 
 
 class LoaderRules:
@@ -154,7 +164,7 @@ class LoaderRules:
         for path in self.cached(name):
             if self._fits(path):
                 return Taken(path, "ld.so.cache")
-        for folder in self._default_folders():
+        for folder in self.default_folders():
             path = os.path.join(folder, name)
             if self._fits(path):
                 return Taken(path, "default")
@@ -200,6 +210,11 @@ class LoaderRules:
         tag, folders = ("RUNPATH", elf.runpath) if elf.runpath else ("RPATH", elf.rpath)
         return tag, [self._expanded(folder, path) for folder in folders]
 
+    def soname(self, path: str) -> Optional[str]:
+        """The soname that the file at `path` gives itself; None when it has none or cannot be read."""
+        elf = self._elf(path)
+        return elf.soname if elf else None
+
     def needs(self, path: str) -> Tuple[str, ...]:
         """The sonames the file at `path` needs; none when it cannot be read."""
         elf = self._elf(path)
@@ -233,7 +248,8 @@ class LoaderRules:
             for folder in asker.runpath:
                 yield "RUNPATH", self._expanded(folder, askers[0])
 
-    def _default_folders(self) -> List[str]:
+    def default_folders(self) -> List[str]:
+        """Where the loader looks last; /etc/ld.so.cache has what ldconfig found there."""
         machines = [self._kind[1]] if self._kind else list(_TRIPLETS)
         triplets = [_TRIPLETS[machine] for machine in machines if machine in _TRIPLETS]
         multiarch = [f"{folder}/{triplet}" for triplet in triplets for folder in ("/lib", "/usr/lib")]

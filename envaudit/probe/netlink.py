@@ -46,7 +46,8 @@ class Address(NamedTuple):
     @property
     def is_link_local(self) -> bool:
         """Whether it reaches no further than the cable, as each IPv6 interface has one (RFC 4291)."""
-        return self.family == "ipv6" and self.text[:4] in ("fe80", "fe90", "fea0", "feb0")
+        # fe80::/10
+        return self.family == "ipv6" and int(self.text.partition(":")[0] or "0", 16) >> 6 == 0xFE80 >> 6
 
 
 def names() -> List[Tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""`nvidia-smi -q -x` in NVML's place, where that library cannot be asked."""
+"""nvidia-smi in NVML's place, where that library cannot be asked: `-q -x`, then `nvlink --status`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Any, Dict, List
 
 from envaudit.probe.context import Context, ProgramFailed
 from envaudit.probe.nvidia_smi_xml import read_report
+from envaudit.probe.nvlink_status import read_link_status
 from envaudit.probe.nvml import Told
 from envaudit.probe.xml_elements import NotReadable
 
 _COMMAND = ("nvidia-smi", "-q", "-x")
+_LINKS_COMMAND = ("nvidia-smi", "nvlink", "--status")
 _LIMIT_BYTES = 8 << 20
 
 
@@ -37,8 +39,24 @@ def listen_to_smi(context: Context, timeout_s: float) -> Told:
     for row in report.devices:
         if "processes" in row["notes"]:
             row["notes"]["processes"] = _described(context, row["notes"]["processes"])
+    _add_links(context, report.devices, timeout_s)
     system: Dict[str, Any] = {"library": None, "init": 0, "values": report.values, "source": "nvidia-smi"}
     return Told({**system, "errors": errors, "not_examined": {}}, report.devices, [])
+
+
+def _add_links(context: Context, devices: List[Dict[str, Any]], timeout_s: float) -> None:
+    """The NVLinks, which the XML lacks; unknown where they are not told."""
+    try:
+        ran = context.run(_LINKS_COMMAND, timeout_s=timeout_s)
+    except ProgramFailed:
+        return
+    told = read_link_status(ran.stdout) if ran.rc == 0 else {}
+    for row in devices:
+        status = told.get(row["ordinal"])
+        if status:
+            row["facts"].update(status.facts)
+            if status.down:
+                row["notes"]["nvlinks_down"] = status.down
 
 
 def _described(context: Context, rows: List[Dict[str, Any]]) -> List[Dict[str, Any]]:

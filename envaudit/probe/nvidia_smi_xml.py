@@ -2,7 +2,7 @@
 
 A pure function of the text, which may come from anywhere. The layout has grown with the drivers
 (nvsmi_device_v10.dtd to v13); an element that is not there leaves its fact out, "N/A" is null.
-Compute capability, NVLinks and the mode of the GSP are not in it.
+Compute capability, NVLinks (see `nvlink_status`) and the mode of the GSP are not in it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from envaudit.probe.xml_elements import Element, NotReadable, parse_xml
 
 _GPUS_MAX = 256
-_PROCESSES_MAX = 64
+_PROCESSES_MAX = _MIG_DEVICES_MAX = 64
 
 # What nvidia-smi prints for a value that this GPU or driver does not have.
 _ABSENT = {"", "n/a", "not supported", "requested functionality has been deprecated", "not available"}
@@ -79,13 +79,14 @@ class _Gpu:
         self.errors: List[str] = []
         self.not_examined: Dict[str, str] = {}
         self.values: Dict[str, Any] = {}
+        self.only_noted = False  # a note that cannot be read makes nothing partial
 
     def row(self) -> Dict[str, Any]:
         self._identity()
         self._modes()
         self._limits()
         self._health()
-        facts, self.values = self.values, {}
+        facts, self.values, self.only_noted = self.values, {}, True
         self._passing()
         notes = {name: value for name, value in self.values.items() if value is not None}
         return {
@@ -112,7 +113,10 @@ class _Gpu:
             try:
                 self.values[key] = read(told)
             except ValueError:
-                self.errors.append(f"GPU {self.ordinal}: nvidia-smi says {told[:60]!r} for {path}")
+                if self.only_noted:
+                    self.not_examined[f"GPU {self.ordinal}: {path}"] = told[:60]
+                else:
+                    self.errors.append(f"GPU {self.ordinal}: nvidia-smi says {told[:60]!r} for {path}")
                 self.values.pop(key, None)
             return
 
@@ -141,7 +145,7 @@ class _Gpu:
         counted: Dict[str, int] = {}
         total = _size(self.node, "fb_memory_usage/total")
         architecture = self.node.text_at("product_architecture") or ""
-        for instance in devices.all("mig_device") if devices else ():
+        for instance in list(devices.all("mig_device"))[:_MIG_DEVICES_MAX] if devices else ():
             cores = instance.text_at("device_attributes/shared/multiprocessor_count") or ""
             memory = _size(instance, "fb_memory_usage/total")
             profile = mig_profile(architecture, total, int(cores) if cores.isdigit() else None, memory)

@@ -31,6 +31,7 @@ STALL_S = 8.0
 
 # nvml.h, nvmlReturn_t.
 DRIVER_NOT_LOADED, VERSION_MISMATCH = 9, 18
+LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 12, 13
 
 
 class Told(NamedTuple):

@@ -7,9 +7,16 @@ from typing import Any, Callable, Dict, List, Tuple
 # nvml.h, nvmlReturn_t.
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 2, 3, 4, 6
 FUNCTION_NOT_FOUND, GPU_IS_LOST, RESET_REQUIRED = 13, 15, 16
-_VERSION_MISMATCH, _DEPRECATED = 25, 26  # of a structure that is passed; of a function that went away
+# A guest's ECC is the host's; a structure that the driver does not know; a function that went away.
+_VGPU_ECC_NOT_SUPPORTED, _ARGUMENT_VERSION_MISMATCH, _DEPRECATED = 22, 25, 26
 _UNSIGNED_INT = 1  # nvmlValueType_t
-_HEALTHY_REFUSALS = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, _VERSION_MISMATCH, _DEPRECATED)
+_HEALTHY_REFUSALS = (
+    NOT_SUPPORTED,
+    FUNCTION_NOT_FOUND,
+    _VGPU_ECC_NOT_SUPPORTED,
+    _ARGUMENT_VERSION_MISMATCH,
+    _DEPRECATED,
+)
 
 
 class Asker:

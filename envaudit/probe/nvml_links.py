@@ -32,22 +32,24 @@ def read_links(asker: Asker, handle: Any) -> Dict[str, Any]:
     A GPU without NVLink has null; a driver that does not answer for one link leaves all of it out.
     """
     fields = asker.fields(handle, _LINK_COUNT, _LINK_SPEED)
-    states: List[bool] = []
+    states: Dict[int, bool] = {}
     for link in range(min(fields.get(_LINK_COUNT) or _LINKS_MAX, _LINKS_MAX)):
         known, state = asker.ask("nvmlDeviceGetNvLinkState", handle, link, quiet=(INVALID_ARGUMENT,))
         if not known:
             return {}
-        if state is None:
-            break  # no NVLink here, or no more of them
-        states.append(bool(state))
+        if state is not None:
+            states[link] = bool(state)
+        elif not states and link >= 1:
+            break  # no NVLink here: two answers are enough
+    up = [link for link, state in states.items() if state]
     asker.values["nvlinks"] = len(states) or None
-    asker.values["nvlinks_up"] = sum(states) if states else None
+    asker.values["nvlinks_up"] = len(up) if states else None
     if not states:
         return {}
     asker.values["nvlink_mbps"] = fields.get(_LINK_SPEED)
-    down = [link for link, state in enumerate(states) if not state]
-    if any(states):
-        asker.put_named("nvlink_version", _VERSIONS, "nvmlDeviceGetNvLinkVersion", handle, states.index(True))
+    if up:
+        asker.put_named("nvlink_version", _VERSIONS, "nvmlDeviceGetNvLinkVersion", handle, up[0])
+    down = [link for link in states if link not in up]
     return {"nvlinks_down": down} if down else {}
 
 

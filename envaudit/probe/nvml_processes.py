@@ -5,8 +5,10 @@ A container and another pid namespace see no foreign process, only the memory it
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
+import re
 from typing import Any, Dict, List, Optional, Set
 
 from envaudit.probe.nvml_asker import Asker
@@ -17,8 +19,12 @@ _KINDS = (
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
 )
 _PROCESSES_MAX = 64
-# Above the work of many: names as /proc/<pid>/stat has them, cut to 15 characters.
-_DAEMONS = (b"systemd", b"init", b"sshd", b"slurmd", b"slurmstepd", b"containerd", b"pbs_mom", b"sge_execd")
+# Above the work of many, by the first letters of a name of 15 characters, as /proc/<pid>/stat has it.
+_ABOVE_MANY = (
+    *(b"systemd", b"init", b"sshd", b"slurmd", b"slurmstepd", b"containerd", b"pbs_mom", b"sge_execd"),
+    *(b"tmux", b"screen"),
+)
+_SHELLS = (b"sh", b"bash", b"dash", b"zsh", b"fish", b"ksh", b"csh", b"tcsh")
 
 
 def read_processes(asker: Asker, handle: Any, memory: Any) -> Dict[str, Any]:
@@ -62,7 +68,9 @@ def _reserved_bytes(asker: Asker, handle: Any) -> Optional[int]:
 
 
 def describe_process(row: Dict[str, Any], mine: Set[int]) -> Dict[str, Any]:
-    """A process with its user and name, null in another pid namespace, and whether it is of one's own tree.
+    """A process with its user and name, null in another pid namespace, and whether it is one's `own` work.
+
+    Own is what `own_tree` has, and what runs in the same Slurm job.
 
     The name is the kernel's: a command line may hold secrets.
     """
@@ -74,7 +82,9 @@ def describe_process(row: Dict[str, Any], mine: Set[int]) -> Dict[str, Any]:
             name = file.read(64).strip()
     except OSError:
         pass
-    return {**row, "user": user, "name": name or row.get("name"), "own": pid in mine}
+    job = _slurm_job(pid)
+    own = pid in mine or (job is not None and job == _slurm_job(os.getpid()))
+    return {**row, "user": user, "name": name or row.get("name"), "own": own}
 
 
 def _user(uid: int) -> str:
@@ -85,13 +95,14 @@ def _user(uid: int) -> str:
 
 
 def own_tree() -> Set[int]:
-    """The processes above this one, and those below them that were started by the same user.
+    """The processes above this one, and those below them that belong to the same work.
 
-    That is the work that started the probe: a launcher with its other ranks. A daemon above it (the
-    ssh server, a batch system's, init) is no link to anybody: it is above other people's work too.
+    That is a launcher with its other ranks. What is above the work of many is no link: another
+    user's process, a daemon (the ssh server, a batch system's, init), a terminal's shell, from
+    which other jobs were started as well.
     """
     parents: Dict[int, int] = {}
-    linking: Set[int] = {os.getpid()}
+    links: Set[int] = {os.getpid()}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
@@ -99,19 +110,32 @@ def own_tree() -> Set[int]:
                     # The name, in parentheses, may itself hold spaces and parentheses.
                     head, _, tail = file.read().rpartition(b")")
                     mine = os.fstat(file.fileno()).st_uid == os.getuid()
-                parents[int(entry)] = int(tail.split()[1])
-            except (OSError, ValueError, IndexError):
+                _, parent, _, session = tail.split()[:4]
+                parents[int(entry)] = int(parent)
+            except (OSError, ValueError):
                 continue  # it ended meanwhile
-            if mine and not head.partition(b"(")[2].startswith(_DAEMONS):
-                linking.add(int(entry))
+            name = head.partition(b"(")[2]
+            of_terminal = name in _SHELLS and session == entry.encode("ascii")
+            if mine and not of_terminal and not name.startswith(_ABOVE_MANY):
+                links.add(int(entry))
     above = _above(os.getpid(), parents)
-    roots = linking.intersection(above)
+    roots = set(itertools.takewhile(links.__contains__, above))
     return set(above) | {pid for pid in parents if not roots.isdisjoint(_above(pid, parents))}
 
 
 def _above(pid: int, parents: Dict[int, int]) -> List[int]:
-    """A process and all above it."""
+    """A process and all above it, upwards."""
     chain = [pid]
     while parents.get(chain[-1]) and parents[chain[-1]] not in chain:
         chain.append(parents[chain[-1]])
     return chain
+
+
+def _slurm_job(pid: int) -> Optional[str]:
+    """`job_1234`, the folder that slurmd makes for a job among the control groups."""
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            match = re.search(r"/(job_\d+)(?:/|$)", file.read(1 << 16), re.MULTILINE)
+    except OSError:
+        return None
+    return match.group(1) if match else None

@@ -44,12 +44,14 @@ class Placeholders:
         for job in {environ.get(variable, "") for variable in _JOB_VARIABLES} - {""}:
             found.append((job, _job(job), "$JOB_ID"))
         found.sort(key=lambda one: (-len(one[0]), one))
-        self._replacements = [(re.compile(pattern), name) for _, pattern, name in found]
+        self._replacements = found
 
     def put(self, value: str) -> str:
         """The value with placeholders."""
-        for pattern, name in self._replacements:
-            value = pattern.sub(lambda _, name=name: name, value)  # type: ignore[misc]
+        for text, pattern, name in self._replacements:
+            # Compiling the patterns costs more than most sections; few values hold any of the texts.
+            if text in value:
+                value = re.sub(pattern, lambda _, name=name: name, value)  # type: ignore[misc]
         return value
 
 

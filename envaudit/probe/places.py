@@ -2,14 +2,17 @@
 
 A path inside the environment becomes relative to a placeholder: `{site}/torch/lib/libtorch_cuda.so`,
 `{prefix}/lib/libnccl.so.2`. What the placeholders stand for on this node is a note. A path outside
-the environment stays absolute: there its place is the fact.
+the environment stays absolute, since there its place is the fact, but for the user's home and
+what else differs from user to user and job to job: `$HOME/nccl/lib/libnccl.so.2`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from envaudit.probe.placeholders import Placeholders
 
 # An interpreter of the system has these as its prefix, and a library there is the system's.
 _SYSTEM_PREFIXES = ("/", "/usr", "/usr/local")
@@ -24,7 +27,8 @@ class Places:
         prefix: the environment's root, empty for an interpreter of the system.
     """
 
-    def __init__(self, interpreter: Mapping[str, Any]) -> None:
+    def __init__(self, interpreter: Mapping[str, Any], placeholders: Optional[Placeholders] = None) -> None:
+        self._placeholders = placeholders
         path = list(interpreter.get("path", ()))
         known = [*interpreter.get("site_packages", ())]
         if interpreter.get("user_site_enabled") and interpreter.get("user_site"):
@@ -60,7 +64,7 @@ class Places:
         for folder, name in self._folders:
             if folder and (path == folder or path.startswith(folder + "/")):
                 return name + path[len(folder) :]
-        return path
+        return self._placeholders.put(path) if self._placeholders else path
 
     def inside(self, path: str) -> bool:
         """Whether a path lies in the environment."""

@@ -65,6 +65,28 @@ def run(
     return Ran(rc, stdout.decode("utf-8", "surrogateescape"), stderr.decode("utf-8", "surrogateescape"))
 
 
+def outside(prefix: str, argv: Sequence[str], environ: Mapping[str, str]) -> Dict[str, str]:
+    """The variables under which a program takes nothing from a prefix: no program, library or module.
+
+    Raises:
+        ProgramFailed: the program itself lies in the prefix.
+    """
+    own = os.path.realpath(prefix)
+    # The programs of the machine itself are no part of an environment that an audit may distrust.
+    is_system = own in ("/", "/usr", "/usr/local")
+
+    def is_inside(path: str) -> bool:
+        places = (path, os.path.realpath(path))
+        return not is_system and any(f"{one}/".startswith((f"{own}/", f"{prefix}/")) for one in places)
+
+    kept = {name: value for name, value in environ.items() if not name.startswith(("LD_", "PYTHON"))}
+    folders = kept.get("PATH", os.defpath).split(os.pathsep)
+    kept["PATH"] = os.pathsep.join(folder for folder in folders if folder and not is_inside(folder))
+    if is_inside(find_program(argv[0], kept)):
+        raise ProgramFailed(f"{argv[0]}: lies in {prefix}, of which nothing is executed")
+    return kept
+
+
 def start(
     argv: Sequence[str], environ: Mapping[str, str], timeout_s: float, *, cwd: Optional[str] = None
 ) -> Tuple[int, int, int]:

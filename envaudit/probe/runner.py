@@ -16,7 +16,7 @@ import time
 from types import ModuleType
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from envaudit.probe import Refused, child, interpreter, registry, sections
+from envaudit.probe import Refused, child, interpreter, registry, sections, subject
 from envaudit.probe.answer import error_row, row_of
 from envaudit.probe.context import Context, InterpreterUnknown
 
@@ -33,6 +33,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
         request: all keys are optional.
             launch: how the node was reached (local, ssh, slurm, exec, inband, prolog);
             python: the interpreter as it was asked for, which says nothing of what it turned out to be;
+            prefix: an environment that is read in place of the interpreter's, nothing of it executed;
             workdir: the folder whose repository is meant, default the current one; `~/` is home;
             sections: the names of the sections to read, default all;
             also: sections that are read on request only, beside those;
@@ -46,27 +47,17 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
         tool, captured_at and the rows of all sections, by name.
 
     Raises:
-        Refused: the request names no such section, or root must not start this interpreter.
+        Refused: the request names no such section, the prefix is no folder, or root must not start
+            this interpreter.
     """
     names = _wanted(request.get("sections"), request.get("also") or ())
-    root = request.get("root") or "/"
     cap_s = float(request.get("deadline_s") or 3600)
     captured_at = request.get("captured_at") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     asked = None
-    if os.path.normpath(root) == "/":
+    context = subject.of_request(request, names)
+    if context.live and not context.static:
         interpreter.check_trust(sys.executable)
-        workdir = _workdir(request.get("workdir") or ".")
-        context = Context(
-            environ=_environment(),
-            workdir=workdir,
-            launch=request.get("launch") or "local",
-            asked=request.get("python") or "",
-            interpreter={},
-            options=request.get("options"),
-        )
-        asked = interpreter.Asked(workdir)
-    else:
-        context = Context.of_fixture(root)
+        asked = interpreter.Asked(context.workdir)
     _load_ahead(names)
     if _is_shared(context):
         _stamp()
@@ -106,23 +97,6 @@ def _load_ahead(names: List[str]) -> None:
             registry.load_section(name)
         except Exception:  # noqa: S110
             pass
-
-
-def _environment() -> Dict[str, str]:
-    """This process' variables, and HOME even where a launch such as `srun --export=NONE` leaves it unset.
-
-    Python and NCCL then take the home of the account, and so do the sections.
-    """
-    environ = dict(os.environ)
-    environ.setdefault("HOME", os.path.expanduser("~"))
-    return environ
-
-
-def _workdir(asked: str) -> str:
-    try:
-        return os.path.abspath(os.path.expanduser(asked))
-    except FileNotFoundError:  # the current folder has been removed
-        return "/"
 
 
 def _wanted(names: Optional[List[str]], also: Sequence[str]) -> List[str]:
@@ -179,7 +153,7 @@ class _Reading:
         inbox, self._outlet = os.pipe()
 
         def read(fd: int) -> None:
-            if context.live:
+            if context.live and not context.static:
                 context.await_interpreter(lambda: _told(inbox))
             _read_sections(self._ahead, context, fd, self._latest)
 

@@ -35,11 +35,9 @@ from envaudit.probe.interfaces import Interfaces, word
 from envaudit.probe.ncclnames import MAX_NAMES, NameList, chosen, integer
 
 _FAMILIES = {"AF_INET": "ipv4", "AF_INET6": "ipv6"}
-# net_device names have 15 characters; a list that names more than these is no list.
+# The names of interfaces have 15 characters, and NCCL takes 32.
 _MAX_VALUE = 4096
-
-_WHOLE_NAMES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
-
+# Of one thing that a variable names: the facts, and the notes.
 Told = Tuple[Dict[str, Any], Dict[str, Any]]
 
 
@@ -52,13 +50,14 @@ def selection(
     told: Dict[str, Told] = {}
     if links.addresses is not None:
         told["NCCL_SOCKET_IFNAME"] = _nccl_sockets(settings, links)
-        gloo, tensorpipe = (context.environ.get(name, "")[:_MAX_VALUE] for name in _WHOLE_NAMES)
+        others = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")
+        gloo, tensorpipe, ucx = (context.environ.get(name, "")[:_MAX_VALUE] for name in others)
         if gloo:
             told["GLOO_SOCKET_IFNAME"] = _whole_names(gloo.split(","), links)
         if tensorpipe:
             told["TP_SOCKET_IFNAME"] = _whole_names([tensorpipe], links)
-    if context.environ.get("UCX_NET_DEVICES", "all") not in ("", "all"):
-        told["UCX_NET_DEVICES"] = _ucx(context.environ["UCX_NET_DEVICES"][:_MAX_VALUE], links, ports)
+        if ucx not in ("", "all"):
+            told["UCX_NET_DEVICES"] = _ucx(ucx, links, ports)
     if ports:
         taken, told["NCCL_IB_HCA"] = _hcas(settings, ports)
         ethernet = [port for port in taken if port.link_layer == ETHERNET]
@@ -87,8 +86,12 @@ def _nccl_sockets(settings: Mapping[str, str], links: Interfaces) -> Told:
 
 
 def _running(links: Interfaces, family: str = "") -> List[str]:
-    """The interfaces that run and have an address, in the order in which getifaddrs tells them."""
-    owners = [name for name, address in links.addresses or () if family in ("", address.family)]
+    """The interfaces that run and have an address, in the order in which getifaddrs tells them.
+
+    NCCL passes the loopback's IPv6 address over.
+    """
+    told = [row for row in links.addresses or () if row[1].text != "::1"]
+    owners = [name for name, address in told if family in ("", address.family)]
     return [name for name in dict.fromkeys(owners) if links.up(name)]
 
 
@@ -151,7 +154,7 @@ def _ucx(value: str, links: Interfaces, ports: Sequence[Port]) -> Told:
     from fnmatch import fnmatchcase
 
     wanted = [entry for entry in value.split(",") if entry][:MAX_NAMES]
-    there = [f"{port.hca}:{port.number}" for port in ports if port.state == "active"] + _running(links)
+    there = [port.label for port in ports if port.state == "active"] + _running(links)
     taken = [name for name in there if any(fnmatchcase(name, entry) for entry in wanted)]
     facts = {
         "matched": len(taken),
@@ -172,11 +175,11 @@ def _hcas(settings: Mapping[str, str], ports: Sequence[Port]) -> Tuple[List[Port
         models[port.group] = models.get(port.group, 0) + 1
     facts: Dict[str, Any] = {"matched": len(taken), "models": models}
     if wanted.entries and not wanted.excludes:
-        facts["named"] = sorted({port.hca for port in taken if wanted.names(port.hca)})
+        facts["named"] = sorted({str(word(port.hca)) for port in taken if wanted.names(port.hca)})
         facts["idle"] = [word(entry) for entry in wanted.idle([(port.hca, port.number) for port in active])]
     if disabled:
         facts["disabled"] = True
-    return taken, (facts, {"names": [f"{port.hca}:{port.number}" for port in taken]})
+    return taken, (facts, {"names": [port.label for port in taken]})
 
 
 def _gids(context: Context, settings: Mapping[str, str], links: Interfaces, ethernet: Sequence[Port]) -> Told:
@@ -193,7 +196,7 @@ def _gids(context: Context, settings: Mapping[str, str], links: Interfaces, ethe
             continue
         address = gid.address in own if links.addresses is not None else None
         rows[place] = {"roce": gid.roce, "family": gid.family, "address": address}
-        notes[f"{port.hca}:{port.number}"] = {"index": gid.place, "address": gid.address}
+        notes[port.label] = {"index": gid.place, "address": gid.address}
     each, devices = fold(rows)
     by = "NCCL_IB_GID_INDEX" if wish.place >= 0 else "own choice"
     return {"by": by, "each": each, "devices": devices}, notes

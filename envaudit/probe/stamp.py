@@ -28,7 +28,7 @@ from envaudit.probe.secrets import clean
 
 # What follows from the files of the environment alone. What the loader takes and what the
 # interpreter says of itself is asked on every node.
-SECTIONS = ("conda", "files", "packages", "torch")
+SECTIONS = ("conda", "integrity", "packages", "torch")
 
 # The option that tells a node its part, and its values.
 OPTION = "shared_prefix"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
-from envaudit.probe import Refused, registry
+from envaudit.probe import registry
 from envaudit.probe.answer import error_row, row_of
 from envaudit.probe.context import Context
+from envaudit.probe.prefix import check_prefix, interpreter_of
 
 SECTIONS = ("conda", "packages", "integrity")
-
-_LIBRARY = re.compile(r"(?:python|pypy)3(?:\.\d+t?)?\Z")
 
 
 def read_prefix(
@@ -22,6 +19,7 @@ def read_prefix(
     tool: str,
     sections: Sequence[str] = SECTIONS,
     options: Optional[Mapping[str, Any]] = None,
+    tell: Optional[Callable[[int, int, int, int], None]] = None,
 ) -> Dict[str, Any]:
     """What stands in a prefix, in the form of a probe's answer.
 
@@ -30,13 +28,12 @@ def read_prefix(
         tool: the version to state.
         sections: of `SECTIONS`.
         options: what sections are told that are read on request.
+        tell: told how far the section `integrity` is, as `envaudit.probe.hashing` has it.
 
     Raises:
         Refused: the prefix is no folder.
     """
-    prefix = os.path.abspath(prefix)
-    if not os.path.isdir(prefix):
-        raise Refused(f"{prefix} is no folder.")
+    prefix = check_prefix(prefix)
     context = Context(
         environ={},
         workdir=prefix,
@@ -44,42 +41,19 @@ def read_prefix(
         asked=prefix,
         interpreter=interpreter_of(prefix),
         options=options,
+        static=prefix,
     )
     return {
         "tool": tool,
         "captured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "sections": [_row(name, context) for name in sections],
+        "sections": [_row(name, context, tell) for name in sections],
     }
 
 
-def interpreter_of(prefix: str) -> Dict[str, Any]:
-    """What the interpreter of a prefix would say of its folders, without starting it."""
-    library = os.path.join(prefix, "lib")
-    try:
-        names = sorted(name for name in os.listdir(library) if _LIBRARY.match(name))
-    except OSError:
-        names = []
-    site: List[str] = [
-        os.path.join(library, name, "site-packages")
-        for name in names
-        if os.path.isdir(os.path.join(library, name, "site-packages"))
-    ]
-    return {
-        "executable": os.path.join(prefix, "bin", "python"),
-        "prefix": prefix,
-        "base_prefix": prefix,
-        "exec_prefix": prefix,
-        "path": site,
-        "site_packages": site,
-        "user_site": "",
-        "user_site_enabled": False,
-        "flags": {},
-    }
-
-
-def _row(name: str, context: Context) -> Dict[str, Any]:
+def _row(name: str, context: Context, tell: Optional[Callable[[int, int, int, int], None]]) -> Dict[str, Any]:
     module = registry.load_section(name)
     try:
-        return row_of(name, module.SCHEMA, module.read(context))
+        answer = module.read(context, tell) if name == "integrity" else module.read(context)
+        return row_of(name, module.SCHEMA, answer)
     except Exception as error:
         return error_row(name, module.SCHEMA, f"{type(error).__name__}: {error}")

@@ -26,7 +26,7 @@ _UNITS_NS = {
     "min": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-_SPAN = re.compile(r"([-+]?)\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|min|s|h)\b")
+_SPAN = r"([-+]?)\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|min|s|h)\b"
 _MAX_WORD = 200
 
 
@@ -234,7 +234,7 @@ def _colon_lines(text: str) -> Dict[str, str]:
 
 def _span(text: str) -> Optional[int]:
     """`1min 4s`, `-5.224ms`, `0` in nanoseconds."""
-    parts: List[Any] = _SPAN.findall(text)
+    parts: List[Any] = re.findall(_SPAN, text)
     if not parts:
         return 0 if text.strip() == "0" else None
     size = sum(_seconds(number, scale=_UNITS_NS[unit]) or 0 for _, number, unit in parts)

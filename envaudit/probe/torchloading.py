@@ -17,6 +17,7 @@ from envaudit.probe.context import Context
 from envaudit.probe.elf import NotElf, read_elf
 from envaudit.probe.families import Family, family_of
 from envaudit.probe.loader import LoaderRules, Taken, ask, resolve_links
+from envaudit.probe.loaderwalk import walk
 
 CORES = ("libtorch_cuda.so", "libtorch_hip.so", "libtorch_cpu.so")
 _GLOBAL_DEPS = "libtorch_global_deps.so"
@@ -44,6 +45,7 @@ class TorchLoading:
         self._package = package
         self.libraries = libraries
         self._by_torch: Tuple[str, ...] = ()
+        self._listed: Dict[str, List[str]] = {}
 
     def resolve(self) -> None:
         """Ask the loader.
@@ -68,7 +70,11 @@ class TorchLoading:
 
     def _ask(self, libraries: Sequence[str]) -> None:
         in_order = list(dict.fromkeys(libraries))
-        self.resolved = ask(self.context, self.context.interpreter["executable"], in_order)
+        program = self.context.interpreter["executable"]
+        if self.context.static:
+            self.resolved = walk(self.rules, resolve_links(self.context, program), in_order)
+        else:
+            self.resolved = ask(self.context, program, in_order)
 
     def damaged(self) -> List[str]:
         """Which of torch's own libraries are no whole ELF files, and why, for a loader that only crashed."""
@@ -135,7 +141,10 @@ class TorchLoading:
         return chain or [self.core]
 
     def _list(self, folder: str) -> List[str]:
-        try:
-            return self.context.list_dir(folder)
-        except OSError:
-            return []
+        """A folder's names; each of torch's patterns looks into the same ones."""
+        if folder not in self._listed:
+            try:
+                self._listed[folder] = self.context.list_dir(folder)
+            except OSError:
+                self._listed[folder] = []
+        return self._listed[folder]

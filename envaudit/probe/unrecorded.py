@@ -8,7 +8,8 @@ keep no record, and so do caches and generated files in `lib`, `share`, `etc` an
 from __future__ import annotations
 
 import os
-from typing import Dict, Iterator, List, Set, Tuple
+import stat
+from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
 
 from envaudit.probe.context import Context
 from envaudit.probe.recorded import Recorded
@@ -17,6 +18,7 @@ from envaudit.probe.recorded import Recorded
 _SKIPPED_FOLDERS = ("__pycache__", ".ipynb_checkpoints")
 _SKIPPED_ENDINGS = (".pyc", ".pyo", ".swp", "~")
 _SKIPPED_BEGINNINGS = (".nfs", ".#")
+_NONE: FrozenSet[str] = frozenset()
 _METADATA = (".dist-info", ".egg-info", ".egg", ".data")
 _MAX_DEPTH = 64
 _MAX_ENTRIES = 5_000_000
@@ -24,55 +26,70 @@ _MAX_ENTRIES = 5_000_000
 
 def unrecorded(context: Context, recorded: Recorded, errors: List[str]) -> Iterator[Tuple[str, str]]:
     """Package and path of each file; the package is the one that the folder belongs to."""
-    folders = _folders(recorded)
+    owners, names = _folders(recorded)
     entries = 0
     for top in _tops(recorded):
         pending: List[Tuple[str, str, int]] = [(top, "", 0)]
         while pending:
             folder, owner, depth = pending.pop()
-            owner = folders.get(folder) or owner
+            owner = owners.get(folder) or owner
+            known = names.get(folder, _NONE)
             try:
-                with os.scandir(context.real(folder)) as listed:
-                    found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listed]
-            except FileNotFoundError:
+                listed = os.listdir(context.real(folder))
+            except (FileNotFoundError, NotADirectoryError):
                 continue  # its files are told as missing
             except OSError as error:
                 errors.append(f"{folder}: {error.strerror}")
                 continue
-            entries += len(found)
+            entries += len(listed)
             if entries > _MAX_ENTRIES:
                 errors.append(f"{top}: more than {_MAX_ENTRIES} files, of which no more were looked at")
                 return
-            for name, is_folder in found:
+            for name in listed:
+                if name in known:
+                    continue
                 path = f"{folder}/{name}"
-                if is_folder:
-                    # In a folder that several packages share without owning it, others may have theirs.
-                    if name not in _SKIPPED_FOLDERS and depth < _MAX_DEPTH and (owner or path in folders):
+                if path in owners or (owner and _is_folder(context, path)):
+                    if name not in _SKIPPED_FOLDERS and depth < _MAX_DEPTH:
                         pending.append((path, owner, depth + 1))
-                elif owner and path not in recorded.owned and not _is_skipped(name):
+                elif owner and not _is_skipped(name):
                     yield owner, path
+
+
+def _is_folder(context: Context, path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(context.real(path)).st_mode)
+    except OSError:
+        return False  # gone meanwhile, or not to be looked at
 
 
 def _is_skipped(name: str) -> bool:
     return name.endswith(_SKIPPED_ENDINGS) or name.startswith(_SKIPPED_BEGINNINGS)
 
 
-def _folders(recorded: Recorded) -> Dict[str, str]:
-    """Each folder in which a package has a file, or folders of files, to that package.
+def _folders(recorded: Recorded) -> Tuple[Dict[str, str], Dict[str, Set[str]]]:
+    """Each folder that leads to a recorded file to its package, and the recorded names in it.
 
-    The empty name stands for a folder that holds none itself: a namespace that packages share.
+    The empty package stands for a folder that holds folders alone: a namespace that packages share.
     """
-    found: Dict[str, str] = {}
+    owners: Dict[str, str] = {}
+    names: Dict[str, Set[str]] = {}
     for path, package in recorded.owned.items():
-        folder = path.rpartition("/")[0]
-        if not found.get(folder) or package < found[folder]:
-            found[folder] = package
-    for folder in list(found):
+        folder, _, name = path.rpartition("/")
+        owner = owners.get(folder)
+        if owner is None:
+            owners[folder] = package
+            names[folder] = {name}
+        else:
+            names[folder].add(name)
+            if package < owner:
+                owners[folder] = package
+    for folder in names:
         above = folder.rpartition("/")[0]
-        while above and above not in found:
-            found[above] = ""
+        while above and above not in owners:
+            owners[above] = ""
             above = above.rpartition("/")[0]
-    return found
+    return owners, names
 
 
 def _tops(recorded: Recorded) -> List[str]:

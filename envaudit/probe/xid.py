@@ -14,8 +14,9 @@ from typing import Dict, NamedTuple, Optional
 
 from envaudit.probe.context import Context
 
+# It begins with letters that are always there: the search then leaps over a log of megabytes.
 _LINE = re.compile(
-    r"\b(S?Xid) \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})[^)\n]{0,32}\): (\d{1,6})"
+    r"Xid \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})[^)\n]{0,32}\): (\d{1,6})"
 )
 # Of a record: `6,3973,227996636,-;text` (Documentation/ABI/testing/dev-kmsg, microseconds since
 # boot), or `<6>[  227.996636] text` and the same without its level.
@@ -23,6 +24,8 @@ _STAMPS = (re.compile(r"\d+,\d+,(\d+)\d{6},"), re.compile(r"(?:<\d+>)?\[\s*(\d+)
 # man 2 syslog.
 _READ_ALL, _SIZE_BUFFER = 3, 10
 _LIMIT_BYTES = 4 << 20
+# Cards, and numbers of one card, that are told apart: more than there are, less than an answer holds.
+_KINDS_MAX = 256
 
 
 class KernelLog(NamedTuple):
@@ -53,13 +56,17 @@ def read_kernel_log(context: Context) -> KernelLog:
 
 def xids_in(text: str) -> KernelLog:
     """Xid lines counted, in any of the forms in which a kernel log is written down."""
-    counted: Dict[str, Dict[str, Dict[str, int]]] = {"Xid": {}, "SXid": {}}
-    for kind, bus_id, number in _LINE.findall(text):
-        of_card = counted[kind].setdefault(normal_bus_id(bus_id), {})
-        number = str(int(number))
-        of_card[number] = of_card.get(number, 0) + 1
+    xids: Dict[str, Dict[str, int]] = {}
+    sxids: Dict[str, Dict[str, int]] = {}
+    for match in _LINE.finditer(text):
+        counted = sxids if text[match.start() - 1 : match.start()] == "S" else xids
+        bus_id, number = normal_bus_id(match.group(1)), str(int(match.group(2)))
+        if bus_id in counted or len(counted) < _KINDS_MAX:
+            of_card = counted.setdefault(bus_id, {})
+            if number in of_card or len(of_card) < _KINDS_MAX:
+                of_card[number] = of_card.get(number, 0) + 1
     stamp = next((match for match in (form.match(text) for form in _STAMPS) if match), None)
-    return KernelLog(counted["Xid"], counted["SXid"], int(stamp.group(1)) if stamp else None)
+    return KernelLog(xids, sxids, int(stamp.group(1)) if stamp else None)
 
 
 def normal_bus_id(text: str) -> str:

@@ -8,7 +8,7 @@ from envaudit.model.clockoffset import in_words
 from envaudit.model.nodeset import fold
 from envaudit.report import Clock
 from envaudit.report.lines import Line, Span, line
-from envaudit.report.screen import printable
+from envaudit.report.screen import printable, shortened
 
 # What the offsets are relative to, in words.
 BASES = {
@@ -17,6 +17,8 @@ BASES = {
     "here": "The offset from this machine's clock: there is no other one to hold it against.",
     "alone": "One clock, and no other one to hold it against.",
 }
+
+_STATE_CHARACTERS = 60
 
 
 def clock_lines(clocks: Sequence[Clock], basis: str, verbose: bool) -> List[Line]:
@@ -33,15 +35,16 @@ def clock_lines(clocks: Sequence[Clock], basis: str, verbose: bool) -> List[Line
 
 
 def _rows(clocks: Sequence[Clock], verbose: bool) -> Iterator[Tuple[Tuple[str, str, str], bool]]:
-    """Nodes, offset and state, and whether the row is one of a clock that is apart; those come last."""
+    """Nodes, offset and state, and whether the row is one of a clock that is apart; those come first."""
     alike: Dict[Tuple[object, ...], List[Clock]] = {}
     for clock in clocks:
         single = clock.node if verbose or clock.apart else ""
         key = (single, clock.offset_ns is None, state_of(clock))
         alike.setdefault(key, []).append(clock)
-    for together in sorted(alike.values(), key=lambda each: each[0].apart):
+    for together in sorted(alike.values(), key=lambda each: not each[0].apart):
         nodes = printable(fold([clock.node for clock in together]))
-        yield (nodes, _offset(together), printable(state_of(together[0]))), together[0].apart
+        state = shortened(printable(state_of(together[0])), 0 if verbose else _STATE_CHARACTERS)
+        yield (nodes, _offset(together), state), together[0].apart
 
 
 def _offset(together: Sequence[Clock]) -> str:

@@ -128,7 +128,7 @@ def other_hash(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     title="files changed on disk since their install",
     why="What runs is not what any package holds.",
     needs=("integrity",),
-    how_to_fix=_SAME_ENVIRONMENT,
+    how_to_fix="Install the package anew, or its lock: envaudit install LOCK --prefix PREFIX.",
 )
 def files_changed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Files of a package that are gone or other than recorded; what pip replaced is EA207's."""

@@ -8,7 +8,8 @@ process group: the probe's children stay in the group they are born into.
 
 Where the header asks for it, the parent stays for a while when the answer is out, and answers each
 ping, a line on standard input, with its clock and that line. Pings come after the answer: before it
-they might come between two pieces of a frame.
+they might come between two pieces of a frame. Who has pinged has all of the answer: when it then
+closes standard input, the child has half a second to end by itself.
 
 `-S` is not passed: with it a virtual environment would report its base prefix.
 """
@@ -109,13 +110,18 @@ def end(*why):
  if place:os.unlink(place)
  os.killpg(0,signal.SIGKILL)
 def watch():
- left=1
+ left,grace=1,0
  while left>0:
   left=began+deadline_s-time.monotonic()
   if select.select([0],[],[],max(left,0))[0]:
    ping=os.read(0,64)
-   if ping:os.write(1,b"@envaudit-pong %d "%time.time_ns()+ping)
+   if ping:
+    os.write(1,b"@envaudit-pong %d "%time.time_ns()+ping)
+    grace=500
    else:left=0
+ while grace and not through:
+  time.sleep(0.001)
+  grace-=1
  end()
 signal.signal(signal.SIGALRM,end)
 signal.alarm(int(deadline_s)+2)

@@ -19,6 +19,7 @@ def read_here(
     also: Sequence[str] = (),
     options: Optional[Mapping[str, Any]] = None,
     workdir: Optional[str] = None,
+    prefix: Optional[str] = None,
     timeout_s: float = 60.0,
     launch: str = "inband",
 ) -> Fingerprint:
@@ -30,6 +31,7 @@ def read_here(
         also: sections that are read on request only, beside those.
         options: what such sections are told.
         workdir: the folder whose repository is meant; None is the current one.
+        prefix: an environment that is read in place of this interpreter's, nothing of it executed.
         timeout_s: no section gets more.
         launch: `inband`, or `prolog` for a scheduler's prologue.
 
@@ -41,6 +43,7 @@ def read_here(
         "launch": launch,
         "tool": __version__,
         "workdir": workdir,
+        "prefix": prefix,
         "sections": list(sections) or None,
         "also": list(also),
         "options": dict(options or {}),

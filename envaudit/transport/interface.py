@@ -40,6 +40,8 @@ class Request(NamedTuple):
         options: what such sections are told, `{"integrity": "size"}`.
         pings: by how many of them each node's clock is measured, where section clock is read.
         every_node: whether each node reads its environment itself, also one that nodes share.
+        prefix: the environment on the node that its interpreter reads without executing anything of
+            it, in place of its own.
     """
 
     sections: tuple[str, ...] = ()
@@ -50,12 +52,14 @@ class Request(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
     pings: Effort = PASSING
     every_node: bool = False
+    prefix: str | None = None
 
     def for_probe(self, *, launch: str, tool: str, python: str) -> dict[str, Any]:
         """The request as the probe reads it."""
         return {
             "launch": launch,
             "python": python,
+            "prefix": self.prefix,
             "tool": tool,
             "workdir": self.workdir,
             "sections": list(self.sections) or None,

@@ -3,7 +3,7 @@
 `nox -s bench` runs it in an environment with a CPU build of torch. Each line says what was measured,
 the promise, and whether it was kept; the exit code is 1 when one was not. Usage:
 
-    python tests/bench/bench.py [--runs N] [--only local,ssh,fleet,lock]
+    python tests/bench/bench.py [--runs N] [--only local,ssh,fleet,lock,integrity]
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
     """Run the chosen measurements; 1 when a promise was not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="local,ssh,fleet,lock")
+    parser.add_argument("--only", default="local,ssh,fleet,lock,integrity")
     options = parser.parse_args()
     kept = True
     for name in options.only.split(","):
@@ -106,11 +106,19 @@ def lock(folder: Path, runs: int) -> bool:
     return synthetic(folder / "synthetic", runs) & real(folder / "real", runs)
 
 
+def integrity(folder: Path, runs: int) -> bool:
+    """Hashing an environment's files, against openssl over the same files."""
+    from tests.bench import bench_integrity
+
+    return bench_integrity.integrity(folder, runs)
+
+
 MEASUREMENTS: dict[str, Callable[[Path, int], bool]] = {
     "local": local,
     "ssh": ssh,
     "fleet": fleet,
     "lock": lock,
+    "integrity": integrity,
 }
 
 

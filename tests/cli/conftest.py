@@ -30,6 +30,14 @@ class Ended(NamedTuple):
         return json.loads(self.out)
 
     @property
+    def findings(self) -> list[dict[str, Any]]:
+        """A JSON report's findings.
+
+        But for EA154: the machine that runs the tests may be without a time service.
+        """
+        return [finding for finding in self.json["findings"] if finding["rule"] != "EA154"]
+
+    @property
     def rules(self) -> list[str]:
         """The rules of a JSON report's findings."""
         return [finding["rule"] for finding in self.json["findings"]]

@@ -37,7 +37,7 @@ def test_diff_of_equal_nodes_passes(folder: Folder) -> None:
     assert (0, "PASS", [], []) == (
         ended.code,
         ended.json["verdict"],
-        ended.json["findings"],
+        ended.findings,
         ended.json["drifts"],
     )
 
@@ -49,7 +49,7 @@ def test_diff_with_one_outlier_names_it_and_nothing_else(folder: Folder) -> None
     assert 1 == ended.code
     (drift,) = ended.json["drifts"]
     assert ("env/nccl/NCCL_ALGO/value", "majority 2/3") == (drift["path"], drift["basis"])
-    (finding,) = ended.json["findings"]
+    (finding,) = ended.findings
     assert ("EA299", ["n2"]) == (finding["rule"], finding["nodes"])
 
 

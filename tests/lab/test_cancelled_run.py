@@ -59,7 +59,7 @@ def test_hung_section_costs_the_section_not_the_node(cluster: Cluster, busy: Fau
     ended = over_ssh(cluster, tmp_path, timeout_s=5)("diff", "node[01-04]", "--format", "json")
     assert 3 == ended.code, ended.text
     assert {} == ended.envelope["missing"], ended.text
-    (finding,) = ended.envelope["findings"]
+    (finding,) = ended.findings
     assert ("gpu", cluster.names) == (finding["path"], finding["nodes"]), ended.text
     assert ["not read within 4 s"] == finding["evidence"], ended.text
 

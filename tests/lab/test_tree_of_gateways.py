@@ -51,6 +51,17 @@ def test_diff_through_a_gateway_reads_all_nodes(cluster: Cluster, through_gatewa
         assert [cluster.node(GATEWAY).place.address] == new, name
 
 
+def test_clocks_behind_a_gateway_are_told_as_not_known(through_gateway: Command) -> None:
+    """A gateway passes no pings on: no pass where clocks were asked for, a word in a comparison."""
+    for command, code, rule in (("clock", 3, "EA156"), ("diff", 0, "EA157")):
+        nodes = ["--nodes", "node[01-04]"] if command == "clock" else ["node[01-04]"]
+        ended = through_gateway(command, *nodes, "--format", "json")
+        assert code == ended.code, ended.text
+        (finding,) = [each for each in ended.envelope["findings"] if each["rule"] == rule]
+        assert [f"node{number:02d}" for number in range(1, 5)] == finding["nodes"]
+        assert "gateways pass no pings on" in finding["message"]
+
+
 def test_leaf_that_is_down_is_named_through_the_gateway(
     cluster: Cluster, through_gateway: Command, faults: Faults
 ) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Ended
 from tests.lock.channel import LocalChannel, build_channel
 from tests.lock.locks import BASE, lock_entry, pip_entry, small_lock, write_lock
 from tests.lock.packages import running_python
 from tests.lock.wheels_at_hand import write_wheel
-from tests.lock.workplace import Ended, Workplace
+from tests.lock.workplace import Workplace
 
 LOCK = "train.conda-lock.yml"
 SITE = "lib/python3.10/site-packages"
@@ -113,6 +114,33 @@ def test_verify_names_the_file_that_was_changed_on_disk(workplace: Workplace, en
     assert "EA206  numpy: 1 file changed on disk since the install" in ended.out
     assert f"{SITE}/numpy/__init__.py" in ended.out
     assert f"{SITE}/jinja2/__init__.py is missing" in ended.out
+
+
+def test_verify_by_size_reads_no_file_and_sees_no_edit_of_the_same_size(
+    workplace: Workplace, env: Path
+) -> None:
+    """One flipped byte is for `hash`; what lies beside a package's files is seen either way."""
+    module = env / SITE / "numpy/__init__.py"
+    module.write_bytes(module.read_bytes()[:-1] + b" ")
+    by_size = workplace.run("verify", LOCK, "--prefix", "env", "--integrity", "size")
+    assert (0, True) == (by_size.code, "of the size recorded" in by_size.out), by_size.out
+    assert 1 == workplace.run("verify", LOCK, "--prefix", "env").code
+    (module.parent / "patch.py").write_text("import os\n")
+    ended = workplace.run("verify", LOCK, "--prefix", "env", "--integrity", "size", "--format", "json")
+    assert (0, ["EA260"]) == (ended.code, ended.rules)
+    assert [f"{SITE}/numpy/patch.py"] == ended.json["findings"][0]["evidence"]
+
+
+def test_verify_with_a_cache_reads_only_what_was_touched(workplace: Workplace, env: Path) -> None:
+    """The second look hashes nothing, an edit of the same size is found, and `none` needs no cache."""
+    words = ("verify", LOCK, "--prefix", "env", "--integrity", "size", "--integrity-cache", "digests")
+    for _ in range(2):
+        ended = workplace.run(*words)
+        assert (0, True) == (ended.code, "hashed, now or before" in ended.out), ended.out
+    module = env / SITE / "numpy/__init__.py"
+    module.write_bytes(module.read_bytes()[:-1] + b" ")
+    assert 1 == workplace.run(*words).code
+    assert 2 == workplace.run("verify", LOCK, "--integrity", "none", "--integrity-cache", "digests").code
 
 
 def test_verify_of_a_file_with_the_prefix_in_it_takes_the_installed_hash(

@@ -317,6 +317,7 @@ int nvmlDeviceGetNvLinkState(void *handle, unsigned link, unsigned *into) {
     told = numbers(get(gpu, "nvlinks", "18,18"), 2, all);
     if (told) return told;
     if (link >= all[0]) return INVALID;
+    if (link < (unsigned)atoi(get(gpu, "nvlinks_unwired", "0"))) return NOT_SUPPORTED; /* of those, the first */
     *into = link < all[1];
     return OK;
 }

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from envaudit.probe.context import Answer
 from tests.conftest import PACKAGE_HOME
@@ -17,8 +17,12 @@ READ = """
 import json, os, sys
 from envaudit.probe.context import Context
 from envaudit.probe.sections import gpu
+for name in sys.argv[4:]:
+    import pynvml
+    delattr(pynvml, name)
 gpu.NVML_TIMEOUT_S, gpu.NVML_STALL_S = float(sys.argv[1]), float(sys.argv[2])
-context = Context(environ=dict(os.environ), workdir="/", launch="local", interpreter={})
+options = json.loads(sys.argv[3])
+context = Context(environ=dict(os.environ), workdir="/", launch="local", interpreter={}, options=options)
 print(json.dumps(gpu.read(context)._asdict()))
 """
 
@@ -35,13 +39,24 @@ class Machine:
         timeout_s: float = 20,
         stall_s: float = 5,
         environ: Optional[Dict[str, str]] = None,
+        without: Sequence[str] = (),
+        options: Optional[Dict[str, Any]] = None,
         **state: object,
     ) -> Answer:
-        """The section's answer, from a process of its own that finds the library on LD_LIBRARY_PATH."""
+        """The section's answer, from a process of its own that finds the library on LD_LIBRARY_PATH.
+
+        Args:
+            timeout_s: the time for all of NVML.
+            stall_s: the time for one GPU.
+            environ: further variables.
+            without: what an older pynvml lacks.
+            options: what the section is told.
+            state: keys of the library's state file, see `fakenvml.write_state`.
+        """
         variables = {"LD_LIBRARY_PATH": os.path.dirname(self.library), "PYTHONPATH": str(PACKAGE_HOME)}
         variables["FAKENVML_CONF"] = fakenvml.write_state(str(self.folder / "state"), **state)
         ran = subprocess.run(
-            [sys.executable, "-B", "-c", READ, str(timeout_s), str(stall_s)],
+            [sys.executable, "-B", "-c", READ, str(timeout_s), str(stall_s), json.dumps(options), *without],
             env={**variables, **(environ or {})},
             capture_output=True,
             text=True,

@@ -78,10 +78,20 @@ def test_chrony_is_asked_over_its_socket_first(make_node: MakeNode) -> None:
     assert clock.read(node).facts["synchronised"] is True
 
 
+_LISTENS = "  sl  local_address rem_address   st\n  0: 0100007F:0143 00000000:0000 07\n"
+
+
 def test_chrony_that_is_seen_only_by_its_answer_counts(make_node: MakeNode) -> None:
     """A container with the host's network hears chronyd and does not see its process."""
-    answer = read(make_node, "", {_TRACKING: told(_ROW_14)}, status=_UNSYNC)
+    more = {"/proc/net/udp": _LISTENS}
+    answer = read(make_node, "", {_TRACKING: told(_ROW_14)}, status=_UNSYNC, more=more)
     assert ("chrony", True) == (answer.facts["service"], answer.facts["synchronised"])
+
+
+def test_chronyc_is_not_started_where_nobody_listens(make_node: MakeNode) -> None:
+    """A client that is installed is no service, and takes time to find that out."""
+    answer = read(make_node, "", {_TRACKING: {"hang": True}}, status=_UNSYNC)
+    assert ("ok", "none") == (answer.status, answer.facts["service"])
 
 
 def test_socket_of_a_killed_chrony_is_no_service(make_node: MakeNode) -> None:

@@ -390,3 +390,24 @@ def test_integrity_is_read_only_where_it_is_asked_for() -> None:
     """An ordinary snapshot does not hash gigabytes."""
     assert "integrity" not in registry.section_names()
     assert integrity is registry.load_section("integrity")
+
+
+def test_progress_is_written_to_the_file_that_was_made_for_it(environment: Environment) -> None:
+    """All files and bytes at the end; whoever started the probe reads it meanwhile."""
+    progress = environment.folder / "progress"
+    progress.touch()
+    environment.read(integrity_progress=str(progress))
+    files, size_bytes, all_files, all_bytes = map(int, progress.read_text().split())
+    assert (8, 8) == (files, all_files)
+    assert size_bytes == all_bytes > 0
+
+
+def test_progress_into_what_is_no_such_file_is_left_out(environment: Environment) -> None:
+    """A link is not followed, a FIFO not waited for, and nothing is created."""
+    other, fifo = environment.folder / "other", environment.folder / "fifo"
+    other.write_text("kept")
+    (environment.folder / "link").symlink_to(other)
+    os.mkfifo(fifo)
+    for name in ("link", "fifo", "none"):
+        assert "ok" == environment.read(integrity_progress=str(environment.folder / name)).status
+    assert ("kept", False) == (other.read_text(), (environment.folder / "none").exists())

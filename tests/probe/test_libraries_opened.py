@@ -171,3 +171,15 @@ def test_library_preloaded_by_path_or_name_is_taken(
     facts = stack.read({"LD_PRELOAD": other if preload == "path" else "libnccl.so.2", **filled}).facts
     assert (other, "2.18.5", "LD_PRELOAD") == tuple(facts["nccl"][key] for key in ("path", "version", "via"))
     assert {"{site}/nvidia/nccl/lib/libnccl.so.2": "2.30.7"} == facts["copies"]["nccl"]
+
+
+def test_libraries_in_two_homes_are_alike(stack: Environment, tmp_path: Path) -> None:
+    """A second NCCL in each user's own home is the same fact on both nodes."""
+    found = []
+    for user in ("alice", "bob"):
+        home = tmp_path / user
+        fakelibs.build_nccl(str(home / "lib"), "2.18.5")
+        environ = {"HOME": str(home), "LD_PRELOAD": f"{home}/lib/libnccl.so.2"}
+        found.append(stack.read(environ).facts)
+    assert "$HOME/lib/libnccl.so.2" == found[0]["nccl"]["path"]
+    assert found[0] == found[1]

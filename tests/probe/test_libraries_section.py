@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import sys
 import sysconfig
@@ -243,6 +244,33 @@ def test_libraries_of_a_cpu_torch_are_those_of_libtorch_cpu(tmp_path: Path) -> N
     assert not {"nccl", "cudnn", "cudart"} & set(answer.facts)
 
 
+def test_libraries_of_a_rocm_torch_are_those_of_amd(tmp_path: Path) -> None:
+    """RCCL has NCCL's version call; it is a family of its own, as MIOpen and HIP are."""
+    environment = Environment(tmp_path / "env")
+    folder = os.path.dirname(environment.torch(""))
+    fakelibs.build_torch(environment.site, "2.8.0+rocm6.4", cuda=None)
+    code = fakelibs.nccl_code("2.22.3")
+    rccl = f"int ncclGetVersion(int *version) {{ *version = {code}; return 0; }}"
+    fakelibs.compile_library(f"{folder}/librccl.so.1", rccl, soname="librccl.so.1")
+    fakelibs.compile_library(f"{folder}/libMIOpen.so.1", "int miopen;", soname="libMIOpen.so.1")
+    needs = {"libtorch_hip.so": ["librccl.so.1", "libMIOpen.so.1"], "libtorch_python.so": ["libtorch_hip.so"]}
+    for name, needed in needs.items():
+        fakelibs.compile_library(
+            f"{folder}/{name}",
+            "int at_hip;",
+            soname=name,
+            needs=needed,
+            search="RPATH",
+            search_dirs=["$ORIGIN"],
+        )
+    answer = environment.read()
+    assert ("ok", "{site}/torch/lib/libtorch_hip.so") == (answer.status, answer.facts["torch"]["library"])
+    rccl_row = {"path": "{site}/torch/lib/librccl.so.1", "version": "2.22.3"}
+    assert rccl_row == {key: answer.facts["rccl"][key] for key in rccl_row}
+    assert "{site}/torch/lib/libMIOpen.so.1" == answer.facts["miopen"]["path"]
+    assert "nccl" not in answer.facts
+
+
 def test_libraries_without_torch_are_absent(tmp_path: Path) -> None:
     """No torch on sys.path: nothing to resolve, and no error."""
     assert Answer("absent", {}) == Environment(tmp_path / "env").read()
@@ -361,6 +389,17 @@ def test_libraries_of_a_fake_node_come_from_its_recorded_loader(node_root: Path)
         answer.facts["nccl"]["version"],
         answer.facts["nccl"]["via"],
     )
+
+
+def test_libraries_of_a_node_without_a_loader_cache_have_the_system_copies(
+    node_root: Path, tmp_path: Path
+) -> None:
+    """An image in which nobody ran ldconfig: the loader still looks into its default folders."""
+    root = tmp_path / "image"
+    shutil.copytree(node_root, root, symlinks=True)
+    fakelibs.build_nccl(str(root / "usr" / "lib" / "x86_64-linux-gnu"), "2.18.5", real_name=True)
+    answer = libraries.read(fake_node(root, {loader_call(): {"rc": 0, "stdout": "\n".join(LISTED)}}))
+    assert {"/usr/lib/x86_64-linux-gnu/libnccl.so.2": "2.18.5"} == answer.facts["copies"]["nccl"]
 
 
 @pytest.mark.parametrize(

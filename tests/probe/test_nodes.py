@@ -41,6 +41,7 @@ def test_node_read_twice_has_the_same_digest(node_folder: Folder, name: str) -> 
     [
         *("healthy-h100", "twin-a", "twin-b", "pod-a", "pod-b"),
         *("a100-mig", "container-small-shm", "jetson", "wsl"),
+        *("slurm-a", "slurm-b", "roce-h100"),
     ],
 )
 def test_healthy_node_has_no_unread_section(node_folder: Folder, name: str) -> None:
@@ -54,7 +55,8 @@ def test_healthy_node_has_no_unread_section(node_folder: Folder, name: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("one", "twin"), [("healthy-h100", "twin-a"), ("healthy-h100", "twin-b"), ("pod-a", "pod-b")]
+    ("one", "twin"),
+    [("healthy-h100", "twin-a"), ("healthy-h100", "twin-b"), ("pod-a", "pod-b"), ("slurm-a", "slurm-b")],
 )
 def test_healthy_twins_have_equal_digests(node_folder: Folder, one: str, twin: str) -> None:
     """Nodes that differ in name, user, job, boot and machine ids, memory pages and time source are alike.
@@ -74,7 +76,7 @@ def test_twins_differ_in_their_notes(node_folder: Folder) -> None:
     """The twins are no copies: what must not drift does differ."""
     first, second = fingerprint(node_folder("twin-a")), fingerprint(node_folder("twin-b"))
     differing = {name for name, one in first.sections.items() if one.notes != second.sections[name].notes}
-    assert {"clock", "env", "host", "limits"} <= differing
+    assert {"clock", "env", "host", "limits", "network"} <= differing
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -156,6 +156,17 @@ def test_credentials_in_a_source_or_an_option_stay_on_the_node(make_node: MakeNo
     )
 
 
+def test_automounter_that_mounts_nothing_is_told_as_such(make_node: MakeNode) -> None:
+    """The look that would have mounted a home found none there."""
+    line = "40 20 0:30 / /home rw,relatime - autofs /etc/auto.home rw,fd=7,pgrp=801,pipe_ino=12,indirect"
+    answer = read(make_node, _ROOT, line)
+    assert ("ok", "autofs", {"atime": "relatime", "indirect": True}) == (
+        answer.status,
+        answer.facts["hf_home"]["fstype"],
+        answer.facts["hf_home"]["options"],
+    )
+
+
 def test_mounts_of_a_chroot_leave_its_root_unknown(make_node: MakeNode) -> None:
     """The kernel lists what is mounted in it, and not what it stands on."""
     answer = read(make_node, _SHM)
@@ -300,6 +311,35 @@ else:
     assert ("overlay", "rw") == (answer["facts"]["prefix"]["fstype"], answer["facts"]["prefix"]["access"])
     assert str(tmp_path) not in str(answer["facts"])
     assert str(tmp_path / "low") == answer["notes"]["prefix"]["options"]["lowerdir"]
+
+
+@needs_root
+def test_real_stack_of_mounts_is_held_as_the_kernel_walks_it(tmp_path: Path) -> None:
+    """Mounts over each other, and one that a later mount hides: the device of each path is the kernel's."""
+    script = """
+from envaudit.probe.mounts import MountTable, mounts
+
+for name in ("a", "a/b", "a", "a/b", "a/b"):
+    os.makedirs(at(name), exist_ok=True)
+    mount("-t", "tmpfs", "-o", "size=1m", name, at(name))
+os.makedirs(at("a/b/c"))
+devices = {}
+for line in open("/proc/self/mountinfo"):
+    words = line.split()
+    devices[int(words[0])] = words[2]
+context = Context(environ={}, workdir="/", launch="local", interpreter={})
+table = MountTable(mounts(context))
+told = {}
+for name in ("a", "a/b", "a/b/c", "disk", "bound", "low"):
+    number = os.stat(at(name)).st_dev
+    told[name] = [f"{os.major(number)}:{os.minor(number)}", devices[table.holding(at(name)).id]]
+print(json.dumps(told))
+"""
+    told = in_a_namespace(tmp_path, script)
+    assert {name: kernel for name, (kernel, _) in told.items()} == {
+        name: ours for name, (_, ours) in told.items()
+    }
+    assert told["a"] != told["a/b"] == told["a/b/c"]
 
 
 @needs_root

@@ -143,7 +143,8 @@ def test_device_whose_tree_is_not_shown_has_unknown_links(make_node: MakeNode) -
     folder = "/sys/bus/pci/devices/0000:0{}:00.0"
     files = {f"{folder.format(n)}/{name}": text for n in (1, 2) for name, text in (("vendor", "0x10de"),)}
     files.update({f"{folder.format(n)}/class": "0x030200" for n in (1, 2)})
-    assert ["X ?", "? X"] == [row["gpus"] for row in read(make_node(files)).facts["gpus"]]
+    facts = read(make_node(files)).facts
+    assert (["X ?", "? X"], None) == ([row["gpus"] for row in facts["gpus"]], facts["acs"])
 
 
 def test_host_bridge_below_another_keeps_the_first(make_node: MakeNode) -> None:
@@ -424,6 +425,10 @@ def test_links_that_lead_in_circles_are_no_tree(make_node: MakeNode) -> None:
         ("healthy-h100", "ok"),
         ("slurm-a", "ok"),
         ("rocm-mi300", "ok"),
+        ("a100-mig", "ok"),
+        ("container-small-shm", "ok"),
+        ("wsl", "absent"),
+        ("jetson", "absent"),
         ("cpu-only", "absent"),
         ("pod-a", "absent"),
         ("pod-b", "absent"),
@@ -434,6 +439,15 @@ def test_links_that_lead_in_circles_are_no_tree(make_node: MakeNode) -> None:
 def test_fake_node_has_its_status(fake_node: Callable[[str], Context], name: str, status: str) -> None:
     """Healthy, without GPUs, in a container, garbled and denied are told apart."""
     assert status == topology.read(fake_node(name)).status
+
+
+def test_fake_container_has_the_two_gpus_that_it_was_given(fake_node: Callable[[str], Context]) -> None:
+    """Of the host's four."""
+    answer = topology.read(fake_node("container-small-shm"))
+    assert (["X NODE", "NODE X"], 4) == (
+        [row["gpus"] for row in answer.facts["gpus"]],
+        answer.notes["host"]["gpus"],
+    )
 
 
 def test_fake_h100_node_has_its_tree(fake_node: Callable[[str], Context]) -> None:

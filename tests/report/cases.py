@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 from envaudit.diff import compare, compare_to_reference
 from envaudit.model import Finding, Fingerprint, Missing, Section, Verdict
-from envaudit.report import Moment, Report, Stage
+from envaudit.report import Clock, Moment, Report, Stage
 from envaudit.rules import Evidence, judge
 from tests.diff.nodes import TOOL, fingerprint, package, training_node
 
@@ -173,6 +173,41 @@ def gate() -> Report:
     )
 
 
+def clocks(*more: Clock, verbose: bool = False) -> Report:
+    """What `clock` reports: fifteen clocks in step, and some more."""
+    offsets = [
+        Clock(f"node{number:02d}", "chrony", True, "normal", 1_000 * number, 64_000)
+        for number in range(1, 16)
+    ]
+    found = tuple(
+        Finding(
+            "EA150",
+            "error",
+            "clock is off by more than 1 s",
+            (each.node,),
+            "clock",
+            (f"{each.node}: +3.200 s ± 0.100 ms from the median of 16 clocks; chrony, not synchronised",),
+            "Let its time service follow the same source as the others'.",
+        )
+        for each in more
+        if each.apart
+    )
+    return Report(
+        command="clock",
+        tool=TOOL,
+        verdict=Verdict.of(found),
+        findings=found,
+        nodes=tuple(each.node for each in (*offsets, *more)),
+        sections=("clock",),
+        comparing=False,
+        outcome="15 clocks within 15 µs ± 64 µs",
+        elapsed_s=1.42,
+        verbose=verbose,
+        clocks=(*offsets, *more),
+        clock_basis="median",
+    )
+
+
 def ports(*mtus: int) -> Dict[str, Any]:
     """A section that holds a table: one row a port, by its place."""
     return {"ports": [{"driver": "mlx5_core", "mtu": mtu, "speed_mbps": 400000} for mtu in mtus]}
@@ -230,4 +265,12 @@ CASES: Dict[str, Report] = {
     "log": history(),
     "gate": gate(),
     "hostile": hostile(),
+    "clocks_in_step": clocks(),
+    "clocks_apart": clocks(
+        Clock("node16", "chrony", False, "not synchronised", 3_200_001_000, 100_000, apart=True),
+        Clock("node17", "", None),
+        Clock("node18", HOSTILE, None, HOSTILE, 0, 64_000),
+        Clock("node19", "none", False, "", -20_000, 64_000),
+    ),
+    "clocks_verbose": clocks(verbose=True),
 }

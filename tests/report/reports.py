@@ -11,7 +11,7 @@ from envaudit.model import Drift, Finding, Fingerprint, Group, Missing, Section,
 from envaudit.model.finding import SEVERITIES
 from envaudit.model.fingerprint import MISSING_KINDS, SOURCES
 from envaudit.model.section import STATUSES
-from envaudit.report import Moment, Report, Stage
+from envaudit.report import Clock, Moment, Report, Stage
 
 # Building a report takes long beside judging it, and longer on a busy machine.
 LAWS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -119,6 +119,17 @@ MOMENTS = st.builds(
     missing=st.one_of(st.none(), MISSING),
 )
 
+CLOCKS = st.builds(
+    Clock,
+    node=NODES,
+    service=st.one_of(st.sampled_from(["", "none", "chrony"]), TEXTS),
+    synchronised=st.one_of(st.none(), st.booleans()),
+    leap=st.one_of(st.sampled_from(["", "normal", "insert second"]), TEXTS),
+    offset_ns=st.one_of(st.none(), st.integers(-(2**62), 2**62)),
+    bound_ns=st.integers(0, 2**62),
+    apart=st.booleans(),
+)
+
 
 @st.composite
 def reports(draw: Any) -> Report:
@@ -140,5 +151,7 @@ def reports(draw: Any) -> Report:
         verbose=draw(st.booleans()),
         facts=tuple(draw(st.lists(FINGERPRINTS, max_size=2, unique_by=lambda one: one.node))),
         timeline=tuple(draw(st.lists(MOMENTS, max_size=2))),
+        clocks=tuple(draw(st.lists(CLOCKS, max_size=3, unique_by=lambda one: one.node))),
+        clock_basis=draw(st.sampled_from(["median", "pair", "here", "alone"])),
         stages=tuple(Stage("step", text, 0.5) for text in draw(st.lists(TEXTS, max_size=1))),
     )

@@ -17,7 +17,6 @@ says; `running`, where more than one service does.
 from __future__ import annotations
 
 import ctypes
-import re
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -77,7 +76,7 @@ _QUESTIONS: Mapping[str, Sequence[_Question]] = {
 }
 
 # How programs say that they are too old for a question.
-_UNKNOWN = re.compile("unknown|unrecognized|invalid option", re.IGNORECASE)
+_UNKNOWN = ("unknown", "unrecognized", "invalid option")
 
 _STA_INS, _STA_DEL, _STA_UNSYNC = 0x10, 0x20, 0x40  # include/uapi/linux/timex.h
 _STA_NANO = 0x2000
@@ -133,7 +132,11 @@ def _asked(
     # socket proves nothing: it stays behind when the service is killed.
     name = running[0] if running else "chrony"
     nothing = Word(None, None)
-    if name == "chrony" or not proof or context.options.get("clock") == "whole":
+    if running:
+        wanted = name == "chrony" or not proof or context.options.get("clock") == "whole"
+    else:
+        wanted = context.exists(_CHRONY_SOCKET) or _chrony_listens(context)
+    if wanted:
         try:
             return _Found(name, _word_of(context, name))
         except ProgramTimeout as error:
@@ -171,7 +174,8 @@ def _word_of(context: Context, name: str) -> Word:
                 raise
             except ProgramFailed as error:
                 failures.append(error)
-                if not isinstance(error, ProgramMissing) and not _UNKNOWN.search(str(error)):
+                is_too_old = any(word in str(error).lower() for word in _UNKNOWN)
+                if not is_too_old and not isinstance(error, ProgramMissing):
                     break  # it knows the question, and has no answer
     raise failures[0] if failures else ProgramFailed(f"{name} has no program that tells of it")
 
@@ -217,6 +221,11 @@ def _written_down(context: Context) -> Iterator[str]:
     for folder in _GROUPS:
         for unit in _UNITS:
             yield from (context.peek(f"{folder}/{unit}/cgroup.procs") or "").split()[:8]
+
+
+def _chrony_listens(context: Context) -> bool:
+    """Whether somebody takes the questions that chronyc asks, on UDP port 323 (0x143)."""
+    return any(":0143 " in (context.peek(f"/proc/net/{name}") or "") for name in ("udp", "udp6"))
 
 
 def _services_of(context: Context, pids: Any) -> Iterator[str]:

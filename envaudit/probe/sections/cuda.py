@@ -22,7 +22,9 @@ import re
 from typing import Any, Dict, List, Optional
 
 from envaudit.probe.context import Answer, Context, ProgramFailed
+from envaudit.probe.hostname import host_names
 from envaudit.probe.loader import LoaderRules, resolve_links
+from envaudit.probe.placeholders import Placeholders
 from envaudit.probe.places import Places
 
 SCHEMA = 1
@@ -138,7 +140,7 @@ def _libcuda(context: Context) -> Optional[Dict[str, Optional[str]]]:
     if found is None:
         return None
     real = resolve_links(context, found.path)
-    places = Places(interpreter)
+    places = Places(interpreter, Placeholders(context.environ, host_names(context)))
     match = re.fullmatch(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)", os.path.basename(real))
     return {
         "path": places.show(found.path),

@@ -41,14 +41,16 @@ In a namespace or container without the device files and /proc/driver/nvidia, `m
 /sys shows the host's cards while /proc/driver/nvidia shows those that it was given; it leaves out
 cards that the host passes through to a virtual machine (driver vfio-pci).
 
-Where NVML cannot be loaded, and on request (option `nvidia_smi`), `nvidia-smi -q -x` is asked; it
-tells neither compute capability nor NVLinks. A Jetson without NVML has its GPU from the device tree.
+Where NVML cannot be loaded, and on request (option `nvidia_smi`), `nvidia-smi -q -x` and
+`nvidia-smi nvlink --status` are asked; they do not tell the compute capability. A Jetson without
+NVML has its GPU from the device tree.
 
 Notes: `source` (nvml, nvidia-smi, device tree); `visible`, the variable's own text; `devices` by
 ordinal: UUIDs, serials, bus ids, temperatures, clocks and PCIe generation now, throttle_reasons, ECC
 counts since boot and for life, retired and remapped counts, MIG devices, the fabric's cluster,
-`xid` counts by number, memory in use and `processes`; `kernel_log`: how long after boot the oldest
-line was written of the log in which Xids were looked for; `sxid` of NVSwitches.
+`xid` counts by number, memory in use and `processes`; `other_drivers`, such as nouveau, by bus id;
+`kernel_log`: how long after boot the oldest line was written of the log in which Xids were looked
+for; `sxid` of NVSwitches; `amd`: bus ids of AMD's cards, and where ROCm has its RCCL.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ from envaudit.probe.visible_gpus import HIP_VARIABLES, visible
 
 SCHEMA = 1
 # Without persistence mode the driver initialises each card at the first call: seconds on eight.
-DEADLINE_S = 40.0
+DEADLINE_S = 45.0
 NVML_TIMEOUT_S = 25.0
 NVML_STALL_S = nvml.STALL_S
 _SMI_TIMEOUT_S = 10.0
@@ -139,17 +141,20 @@ class _Reading:
 
     def _stand_in(self) -> None:
         """Ask nvidia-smi where NVML cannot be loaded, and complete a Jetson from its device tree."""
-        no_library = self.system.get("load_error")
-        if (no_library and self.seen and not self.not_given) or self.context.options.get("nvidia_smi"):
+        system = self.system
+        unusable = system.get("load_error")
+        if system.get("init") in (nvml.LIBRARY_NOT_FOUND, nvml.FUNCTION_NOT_FOUND):
+            unusable = "; ".join(system["errors"])
+        if (unusable and self.seen and not self.not_given) or self.context.options.get("nvidia_smi"):
             from envaudit.probe import nvidia_smi
 
             try:
                 self.told = nvidia_smi.listen_to_smi(self.context, _SMI_TIMEOUT_S)
-                if no_library:
-                    self.not_examined["NVML"] = no_library
+                if unusable:
+                    self.not_examined["NVML"] = unusable
             except nvidia_smi.SmiFailed as error:
                 self.not_examined["nvidia-smi"] = str(error)
-        if self.platform == "tegra" and (_nothing_from(self.system) or self.told.devices):
+        if self.platform == "tegra" and (unusable or _nothing_from(system) or self.told.devices):
             self.told = gpu_platform.with_tegra_gpu(self.context, self.told)
 
     def _without_nvidia(self) -> Answer:
@@ -224,6 +229,9 @@ class _Reading:
             if passed:
                 self.notes["passed_through"] = passed
             cards = [card for card in cards if card.address not in passed]
+            others = {card.address: card.driver for card in cards if card.driver not in (None, "nvidia")}
+            if others:
+                self.notes["other_drivers"] = others
             if count is None or count < len(cards):
                 for address in pci_gpus.off_the_bus(self.context, cards):
                     gone = f"GPU at {address}: fallen off the bus, its PCI configuration reads as ones"

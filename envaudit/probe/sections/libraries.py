@@ -38,9 +38,11 @@ from envaudit.probe.context import Answer, Context
 from envaudit.probe.cudnnparts import parts_of
 from envaudit.probe.elf import NotElf, needed_glibc
 from envaudit.probe.families import BY_NAME, Family, family_of, loaded_version, nccl_in, told_version
+from envaudit.probe.hostname import host_names
 from envaudit.probe.interpreter import writer_of
 from envaudit.probe.loader import LoaderUnknown, Taken, resolve_links
 from envaudit.probe.opened import opened
+from envaudit.probe.placeholders import Placeholders
 from envaudit.probe.places import Places
 from envaudit.probe.torchloading import CORES, TorchLoading
 
@@ -49,13 +51,7 @@ SCHEMA = 1
 DEADLINE_S = 15.0
 
 # Torch's libraries that may ask for a newer glibc than the others.
-_TORCH_LIBRARIES = (
-    "libtorch_cuda.so",
-    "libtorch_hip.so",
-    "libtorch_cpu.so",
-    "libtorch_python.so",
-    "libc10.so",
-)
+_TORCH_LIBRARIES = ("libtorch_cuda.so", "libtorch_hip.so", "libtorch_cpu.so", "libtorch_python.so")
 
 
 def read(context: Context) -> Answer:
@@ -84,7 +80,7 @@ class _Reading:
         self.package = package
         self.loading = loading
         self.rules = loading.rules
-        self.places = Places(context.interpreter)
+        self.places = Places(context.interpreter, Placeholders(context.environ, host_names(context)))
         self.errors: List[str] = []
         self.notes: Dict[str, Any] = {"places": dict(self.places.names)}
         self.site_names = self._list(package.entry)
@@ -140,9 +136,10 @@ class _Reading:
         real = resolve_links(self.context, found.path)
         told = told_version(self.context, family, os.path.normpath(found.path), real, self.site_names)
         writer = writer_of(real) if self.context.live and os.geteuid() == 0 else None
-        if writer:
-            self._note_not_examined(f"version call of {family.name}", f"as root: {writer}")
-        version, errors = loaded_version(self.context, family, found.path, told, trusted=not writer)
+        why_not = "nothing is executed" if self.context.static else f"as root: {writer}" if writer else ""
+        if why_not:
+            self._note_not_examined(f"version call of {family.name}", why_not)
+        version, errors = loaded_version(self.context, family, found.path, told, trusted=not why_not)
         if needed:
             self.errors += errors
         elif errors:
@@ -216,6 +213,8 @@ class _Reading:
         folders.append(os.path.dirname(self.loading.core))
         if self.places.prefix:
             folders.append(os.path.join(self.places.prefix, "lib"))
+        if not self.rules.cache():
+            folders += self.rules.default_folders()  # an image without ldconfig's work, or another libc
         for folder in dict.fromkeys(os.path.normpath(folder) for folder in folders):
             for name in sorted(filter(family_of, self._list(folder)), key=_soname_first):
                 yield os.path.join(folder, name)

@@ -25,7 +25,6 @@ Notes: names, addresses, MACs, GUIDs, bus ids, the gateway, what is not used, er
 
 from __future__ import annotations
 
-import re
 from typing import Any, Dict, List, Optional, Sequence
 
 from envaudit.probe import infiniband, interfaces, selected
@@ -61,7 +60,7 @@ def read(context: Context) -> Answer:
         "selection": selection,
     }
     notes = {
-        "interfaces": _of_interfaces(context, links, counted),
+        "interfaces": _of_interfaces(links, counted),
         "unused": _unused(links, counted),
         "gateway": _gateway(context),
         "hcas": infiniband.notes(context, ports),
@@ -82,13 +81,13 @@ def _not_examined(links: Interfaces, ports: Sequence[Port]) -> Dict[str, str]:
     return told
 
 
-def _of_interfaces(context: Context, links: Interfaces, counted: Sequence[Interface]) -> Dict[str, Any]:
+def _of_interfaces(links: Interfaces, counted: Sequence[Interface]) -> Dict[str, Any]:
     return {
         str(word(one.name)): {
             "kind": one.kind,
             "driver": one.driver,
             "up": one.up,
-            "mac": word(context.peek(f"{NET}/{one.name}/address") or ""),
+            "mac": links.mac(one.name),
             "bus_id": one.bus_id,
             "addresses": [f"{each.text}/{each.prefix}" for each in links.of(one.name)][:_MAX_NOTED],
         }
@@ -105,8 +104,11 @@ def _gateway(context: Context) -> Optional[str]:
     """The default route's, from /proc/net/route: addresses are hexadecimal, little-endian."""
     for line in (context.peek("/proc/net/route") or "").splitlines()[1:]:
         fields = line.split()
-        if len(fields) > 2 and fields[1] == "00000000" and re.fullmatch(r"[0-9A-F]{8}", fields[2]):
-            return ".".join(str(part) for part in reversed(bytes.fromhex(fields[2])))
+        if len(fields) > 2 and fields[1] == "00000000" and len(fields[2]) == 8:
+            try:
+                return ".".join(str(part) for part in reversed(bytes.fromhex(fields[2])))
+            except ValueError:
+                continue
     return None
 
 
@@ -124,12 +126,13 @@ def _modules(context: Context, counted: Sequence[Interface], ports: Sequence[Por
         drivers += (one.driver or "").split("+")
     if ports:
         drivers += _COMMON_MODULES
-    names = {name for name in drivers if name and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name)}
-    # A driver that is built into the kernel, or is no module of that name, has no folder.
-    loaded = [name for name in sorted(names) if context.is_dir(f"/sys/module/{name.replace('-', '_')}")]
-    return {
-        name: word(context.peek(f"/sys/module/{name.replace('-', '_')}/version") or "") for name in loaded
-    }
+    told = {}
+    for name in sorted({name for name in drivers if name and "/" not in name and name[0] != "."}):
+        folder = f"/sys/module/{name.replace('-', '_')}"
+        # A driver that is built into the kernel, or is no module of that name, has no folder.
+        if context.is_dir(folder):
+            told[name] = word(context.peek(f"{folder}/version") or "")
+    return told
 
 
 def _ofed(context: Context) -> Optional[str]:
@@ -138,5 +141,7 @@ def _ofed(context: Context) -> Optional[str]:
         text = context.read_head(_OFED_SCRIPT, _OFED_BYTES).decode("ascii", "replace")
     except OSError:
         return None
+    import re
+
     match = re.search(r"(?:MLNX_OFED_LINUX|OFED-internal)-[0-9][0-9.-]{1,40}", text)
     return match.group().rstrip(".-") if match else None

@@ -183,6 +183,8 @@ def _gdrcopy(context: Context) -> Optional[str]:
 def _acs(
     context: Context, devices: Sequence[Tuple[str, Device]], notes: Dict[str, Any]
 ) -> Optional[Dict[str, Any]]:
+    if any(device.host_bridge is None for _, device in devices):
+        return None
     bits: Dict[str, List[str]] = {}
     for bridge in sorted({bridge for _, device in devices for bridge in device.bridges}):
         read = acs.control(context, bridge)

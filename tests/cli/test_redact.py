@@ -1,0 +1,202 @@
+"""`--redact`: a snapshot for a public bug report, written, shown and compared like any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envaudit.model import Fingerprint, Section, Snapshot
+from envaudit.model.codec import fingerprint_of_answer
+from envaudit.model.fingerprint import Missing
+from envaudit.model.identities import Pseudonyms, Scrubber
+from envaudit.model.redaction import redact
+from envaudit.probe.runner import probe
+from tests.cli.conftest import Folder
+from tests.conftest import PROJECT
+
+NODES = PROJECT / "fixtures" / "nodes"
+# What of a fixture's own values tells which cluster, host, user or machine it is.
+IDENTITIES = re.compile(
+    r"cluster\.example|corp\.example|node0\d|\bbob\b|\balice\b|812044|811993"
+    r"|\b10\.\d+\.\d+\.\d+|\b192\.168\.\d+\.\d+|\bfe80:[0-9a-f:]+|GPU-[0-9a-f]{8}"
+    r"|\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b|\b(?:[0-9a-f]{4}:){3}[0-9a-f]{4}\b"
+    r"|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
+)
+
+
+def read(name: str) -> Fingerprint:
+    """A fake node as the probe reads it."""
+    answer = json.loads(json.dumps(probe({"root": str(NODES / name)})))
+    return fingerprint_of_answer(answer, node=name, source="probe", where=name)
+
+
+def one(section: str, facts: Any = None, notes: Any = None, errors: tuple[str, ...] = ()) -> Section:
+    """That section of a snapshot of one node, redacted."""
+    row = Section(section, 1, "ok", facts or {}, notes or {}, errors)
+    node = Fingerprint("gpu01", "probe", "2026-11-30T10:00:00Z", "0", {section: row})
+    return redact(Snapshot((node,))).fingerprints[0].sections[section]
+
+
+@pytest.mark.parametrize("name", ["twin-a", "twin-b", "pod-a", "healthy-h100", "slurm-a", "roce-h100"])
+def test_fake_node_keeps_no_identity_and_all_its_versions(name: str) -> None:
+    """Every section, facts and notes; what a bug report is about stays."""
+    before = read(name)
+    after = redact(Snapshot((before,))).fingerprints[0]
+    text = json.dumps([[each.facts, each.notes, each.errors] for each in after.sections.values()])
+    assert IDENTITIES.search(json.dumps([[one.facts, one.notes] for one in before.sections.values()]))
+    assert [] == IDENTITIES.findall(text)
+    for section, table in (("packages", "distributions"), ("conda", "packages")):
+        kept = before.sections[section].facts.get(table) or {}
+        versions = {package: row["version"] for package, row in kept.items()}  # type: ignore[union-attr]
+        shown = after.sections[section].facts.get(table) or {}
+        assert versions == {package: row["version"] for package, row in shown.items()}  # type: ignore[union-attr]
+    for section in ("limits", "topology", "clock"):
+        assert before.sections[section].facts == after.sections[section].facts
+    for key in ("kernel", "distribution", "glibc", "cpu", "sysctl"):
+        assert before.sections["host"].facts[key] == after.sections["host"].facts[key]
+
+
+def test_alike_nodes_stay_alike_and_one_drift_stays_one() -> None:
+    """The digests of twins are equal under pseudonyms too, section by section."""
+    one_twin, other = redact(Snapshot((read("twin-a"), read("twin-b")))).fingerprints
+    assert one_twin.digest == other.digest
+    strange, usual = redact(Snapshot((read("healthy-h100"), read("twin-b")))).fingerprints
+    assert _differing(read("healthy-h100"), read("twin-b")) == _differing(strange, usual)
+
+
+def _differing(one_node: Fingerprint, other: Fingerprint) -> set[str]:
+    """The sections that two nodes do not share."""
+    sections = other.sections
+    return {name for name in sections if sections[name].digest != one_node.sections[name].digest}
+
+
+def test_redacted_snapshot_of_this_machine_names_nobody(folder: Folder) -> None:
+    """The file, its name aside, and what is printed."""
+    folder.set_node(
+        "n2", NCCL_ALGO="Tree", NCCL_SOCKET_IFNAME="eth0", HF_HOME="/home/quentin/secretproject/hf"
+    )
+    ended = folder.ask("snapshot", "--nodes", "n[1-2]", "--redact", "-o", "bug.json")
+    text = (folder.path / "bug.json").read_text()
+    told = [*_of_this_machine(), "quentin", "secretproject", str(folder.path)]
+    assert [] == [name for name in told if name in text]
+    assert [] == [name for name in told if name in ended.out]
+    assert "n1" not in json.loads(text.splitlines()[0][len('{"head":') : -1])["nodes"]
+    compared = folder.run("diff", "./bug.json", "--format", "json").json
+    assert {"env/nccl/NCCL_ALGO/value", "env/variables/HF_HOME"} <= {
+        row["path"] for row in compared["drifts"]
+    }
+    (row,) = (row for row in compared["drifts"] if row["path"] == "env/nccl/NCCL_ALGO/value")
+    assert {"Ring", "Tree"} == {group["value"] for group in row["groups"]}
+    assert 0 == folder.run("show", "./bug.json", "-v").code
+
+
+def _of_this_machine() -> list[str]:
+    names = [socket.gethostname(), pwd.getpwuid(os.getuid()).pw_name]
+    for path in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
+        if os.path.exists(path):
+            names.append(Path(path).read_text().strip())
+    # Two letters are in every text, and root is everywhere root.
+    return [name for name in names if len(name) > 3 and name != "root"]
+
+
+def test_stored_snapshot_is_redacted_when_it_is_shown(folder: Folder) -> None:
+    """To the terminal and to a file, which holds the sections that were shown."""
+    folder.ask("snapshot", "--nodes", "n[1-2]", "--tag", "kept")
+    words = ("show", "n[1-2]@kept", "--redact", "--section", "python", "-o", "python.json")
+    ended = folder.run(*words)
+    assert 0 == ended.code
+    assert "node-1" in ended.out
+    assert "n1" not in re.findall(r"\w+", ended.out)
+    shown = folder.run("show", "./python.json", "--format", "json").json
+    assert {"python"} == {section for node in shown["facts"].values() for section in node["sections"]}
+    assert ["node-1", "node-2"] == sorted(shown["facts"])
+
+
+def test_redact_into_the_store_is_refused(folder: Folder) -> None:
+    """A node's history must not go on under another name."""
+    ended = folder.run("snapshot", "--redact")
+    assert 2 == ended.code
+    assert "--redact needs --output" in ended.err
+
+
+def test_same_identity_has_one_pseudonym_across_sections_and_nodes() -> None:
+    """A user in a path is the user of a process; a node in a message is that node."""
+    gpu = Section("gpu", 1, "ok", {}, {"processes": [{"user": "zoe", "pid": 7}]})
+    env = Section("env", 1, "ok", {"variables": {"HF_HOME": "/home/zoe/hf"}})
+    host = Section("host", 1, "ok", {}, {"hostname": "gpu01.den.example"}, ("gpu02: no answer from zoe",))
+    nodes = (
+        Fingerprint("gpu01", "probe", "2026-11-30T10:00:00Z", "0", {"gpu": gpu, "host": host}),
+        Fingerprint("gpu02", "probe", "2026-11-30T10:00:00Z", "0", {"env": env}),
+    )
+    gone = {"gpu03": Missing("unreachable", "no route to host gpu03.den.example", "ssh gpu[01-03] true")}
+    redacted = redact(Snapshot(nodes, gone))
+    first, second = redacted.fingerprints
+    assert [{"user": "user-1", "pid": 7}] == first.sections["gpu"].notes["processes"]
+    assert {"HF_HOME": "/home/user-1/hf"} == second.sections["env"].facts["variables"]
+    assert "node-1.domain-1" == first.sections["host"].notes["hostname"]
+    assert ("node-2: no answer from user-1",) == first.sections["host"].errors
+    assert (
+        Missing("unreachable", "no route to host node-3.domain-1", "ssh nodes-1 true")
+        == redacted.missing["node-3"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/opt/conda/envs/acme/lib/python3.11/x.py", "/opt/conda/envs/dir-1/lib/python3.11/x.py"),
+        ("/usr/lib/x86_64-linux-gnu/libcudnn.so.9.10.2.21",) * 2,
+        ("$HOME/a1/lib:/usr/cuda:/scratch/a1", "$HOME/dir-1/lib:/usr/cuda:/scratch/dir-1"),
+        ("filer01.den.example:/vol/acme on /mnt/acme", "host-1:/dir-1/dir-2 on /mnt/dir-2"),
+        ("https://user:pw@git.acme.example/t/x.git", "https://host-1/path-1"),
+        ("git@git.acme.example:team/x.git", "remote-1"),
+        ("nvidia-cudnn-cu12==9.1.0.70 wanted",) * 2,
+        ("connect to 10.1.2.3: refused; 10.1.2.3, 10.1.2.4.", "connect to addr-1: refused; addr-1, addr-2."),
+        ("listens on 127.0.0.1, ::1 and 0.0.0.0",) * 2,
+        ("gateway fe80::1 dev eth0, 2001:db8::/32", "gateway addr-1 dev eth0, addr-2/32"),
+        ("GPU 0000:1b:00.0 of 0000:1B:00.0",) * 2,
+        ("at 12:34:56 on 2026-11-30T10:00:00Z",) * 2,
+        ("std::vector, sm_90 compute_90",) * 2,
+        ("ntp3.acme.example and libfoo.so, torch.cuda, conf.py", "host-1 and libfoo.so, torch.cuda, conf.py"),
+        ("mail zoe@acme.example now", "mail remote-1 now"),
+        ("535.104.05 550.54.15 12.4.1 2.21.5+cuda12.4",) * 2,
+    ],
+)  # fmt: skip
+def test_text_keeps_what_names_nobody(text: str, shown: str) -> None:
+    """Shapes of identities go, shapes of versions and system paths stay."""
+    assert shown == Scrubber({}, Pseudonyms()).text(text)
+
+
+def test_unknown_section_keeps_numbers_and_versions_only() -> None:
+    """A newer probe's section may hold anything: nobody has looked at what it says."""
+    section = one(
+        "novelty",
+        {"speed_mbps": 100, "version": "1.2.3", "rail": {"gpu07": "zoe", "b": ["zoe", True, None]}},
+        {"anything": "zoe"},
+        ("zoe was here",),
+    )
+    assert {"speed_mbps": 100, "version": "1.2.3"}.items() <= section.facts.items()
+    text = json.dumps([section.facts, section.notes, section.errors])
+    assert [] == re.findall("zoe|gpu07|anything", text)
+    assert [True, None] == list(section.facts["rail"].values())[1][1:]  # type: ignore[union-attr]
+
+
+def test_common_words_are_no_identities() -> None:
+    """A user `python` or a node `gpu` would otherwise take these words out of every value."""
+    section = one("env", {"variables": {"A": "python gpu root"}}, {"user": "python", "login": "root"})
+    assert {"A": "python gpu root"} == section.facts["variables"]
+
+
+def test_digests_and_commits_stay() -> None:
+    """They tell which public file or commit it is; another long number is an identity."""
+    digest = "0e09be56bfb2ab85b213e5edf9af10df"
+    conda = one("conda", {"packages": {"numpy": {"md5": digest, "version": "1"}}})
+    assert {"numpy": {"md5": digest, "version": "1"}} == conda.facts["packages"]
+    assert {"anything": "id-1"} == one("host", {}, {"anything": digest}).notes
