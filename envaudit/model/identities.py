@@ -31,8 +31,7 @@ NOTHING = frozenset(
 _PLACEHOLDER = re.compile(r"\$[A-Z_]+\Z|<secret>\Z")
 _SHORTEST_TOKEN = 3
 _SHORTEST_NUMBER = 4
-# From this length on a name is replaced inside longer words too: nothing else is written like it.
-_UNMISTAKABLE = 8
+_RUN = re.compile(r"[a-z0-9]+")
 
 # Folders that every Linux has: what stands below them is the distribution's, not a user's.
 _SYSTEM_ROOTS = frozenset(["bin", "boot", "etc", "lib", "lib32", "lib64", "proc", "sbin", "sys", "usr"])
@@ -141,7 +140,9 @@ def may_be_token(name: str) -> bool:
     """Whether a name may be looked for in other texts: long enough, and no word of everyday values."""
     if is_nothing(name) or name.lower() in COMMON:
         return False
-    return len(name) >= (_SHORTEST_NUMBER if name.isdigit() else _SHORTEST_TOKEN)
+    return _RUN.search(name.lower()) is not None and len(name) >= (
+        _SHORTEST_NUMBER if name.isdigit() else _SHORTEST_TOKEN
+    )
 
 
 class Scrubber:
@@ -156,13 +157,16 @@ class Scrubber:
     def __init__(self, tokens: Dict[str, str], pseudonyms: Pseudonyms, stems: Iterable[str] = ()) -> None:
         self._tokens = {name.lower(): pseudonym for name, pseudonym in tokens.items()}
         self._pseudonyms = pseudonyms
-        self._known = re.compile(_any_of(self._tokens), re.IGNORECASE) if tokens else None
-        shapes = "|".join(f"(?P<{name}>{pattern})" for name, pattern in _SHAPES)
+        # By the run of letters and digits that it begins with; the longest first. A regular
+        # expression of a fleet's names and serial numbers would take half a minute to compile.
+        self._by_start: Dict[str, List[Tuple[str, int]]] = {}
+        for name in sorted(self._tokens, key=len, reverse=True):
+            run = _RUN.search(name)
+            if run is not None:
+                self._by_start.setdefault(run.group(), []).append((name, run.start()))
         folded = "|".join(map(re.escape, sorted(stems, key=len, reverse=True)))
-        sets = rf"(?P<nodes>(?<![A-Za-z0-9])(?:{folded})\[[\d,-]{{1,4096}}\][\w.]*)|" if folded else ""
-        known = sets + (f"(?P<token>{_any_of(self._tokens)})|" if tokens else "")
-        # The tokens' letters may be of either case; the shapes spell out which they take.
-        self._all = re.compile(f"{_either_case(known)}{shapes}")
+        sets = rf"(?P<nodes>(?<![A-Za-z0-9])(?i:{folded})\[[\d,-]{{1,4096}}\][\w.]*)|" if folded else ""
+        self._shapes = re.compile(sets + "|".join(f"(?P<{name}>{pattern})" for name, pattern in _SHAPES))
         self._seen: Dict[Tuple[str, bool], str] = {}
         self._special: Dict[str, Callable[[str], str]] = {
             "url": self._url,
@@ -175,19 +179,54 @@ class Scrubber:
         """A text with every identity replaced; `keep_hex` spares digests and commits."""
         key = (text, keep_hex)
         if key not in self._seen:
-            self._seen[key] = self._all.sub(lambda match: self._replace(match, keep_hex), text)
+            self._seen[key] = self._scrub(text, keep_hex)
         return self._seen[key]
 
     def tokens_of(self, text: str) -> str:
         """A text with the known names replaced, and nothing else."""
-        if self._known is None:
-            return text
-        return self._known.sub(lambda match: self._tokens[match.group().lower()], text)
+        shown, at = "", 0
+        for start, end in self._spans(text):
+            shown += text[at:start] + self._tokens[text[start:end].lower()]
+            at = end
+        return shown + text[at:]
+
+    def _scrub(self, text: str, keep_hex: bool) -> str:
+        """What comes first in the text is replaced first; where both begin, the known name."""
+        shown, at = "", 0
+        spans = self._spans(text)
+        while True:
+            match = self._shapes.search(text, at)
+            spans = [span for span in spans if span[0] >= at]
+            if spans and (match is None or spans[0][0] <= match.start()):
+                start, end = spans[0]
+                shown += text[at:start] + self._tokens[text[start:end].lower()]
+            elif match is not None:
+                start, end = match.span()
+                shown += text[at:start] + self._replace(match, keep_hex)
+            else:
+                return shown + text[at:]
+            at = end
+
+    def _spans(self, text: str) -> List[Tuple[int, int]]:
+        """Where the known names stand, from left to right; a name ends where its letters and digits do."""
+        spans: List[Tuple[int, int]] = []
+        lowered = text.lower()
+        if len(lowered) != len(text):
+            # U+0130 is two letters in small, and all positions behind it would shift.
+            lowered = "".join(letter.lower()[0] for letter in text)
+        at = 0
+        for run in _RUN.finditer(lowered):
+            for name, offset in self._by_start.get(run.group(), ()):
+                start = run.start() - offset
+                end = start + len(name)
+                if start >= at and lowered.startswith(name, start) and not _RUN.match(lowered, end):
+                    spans.append((start, end))
+                    at = end
+                    break
+        return spans
 
     def _replace(self, match: Match[str], keep_hex: bool) -> str:
         kind, found = str(match.lastgroup), match.group()
-        if kind == "token":
-            return self._tokens[found.lower()]
         if kind == "keep" or (kind == "hex" and keep_hex):
             return found
         special = self._special.get(kind)
@@ -235,18 +274,3 @@ class Scrubber:
         if name in COMMON:
             return name
         return self._tokens.get(name.lower()) or self._pseudonyms.of("dir", name)
-
-
-def _any_of(names: Iterable[str]) -> str:
-    longest_first = sorted(names, key=lambda name: (-len(name), name))
-    return "|".join(_bounded(name) for name in longest_first)
-
-
-def _bounded(name: str) -> str:
-    if len(name) >= _UNMISTAKABLE and not name.isdigit():
-        return re.escape(name)
-    return rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])"
-
-
-def _either_case(pattern: str) -> str:
-    return pattern and f"(?i:{pattern[:-1]})|"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from envaudit.model.codec import SECTION_SCHEMAS
 from envaudit.model.fingerprint import Fingerprint, Missing, Snapshot
@@ -103,7 +103,7 @@ class _Redaction:
         self._nodes = nodes
         self._pseudonyms = Pseudonyms()
         self._tokens: Dict[str, str] = {}
-        self._done: Dict[Tuple[str, str], Section] = {}
+        self._done: Dict[str, Section] = {}
         self._collect(snapshot)
         self._scrubber = Scrubber(self._tokens, self._pseudonyms, stems=_stems(self._tokens))
 
@@ -128,9 +128,12 @@ class _Redaction:
             own = host.notes.get("hostname") if host is not None else None
             if isinstance(own, str):
                 self._learn_host(own, fingerprint.node)
+        seen: Set[str] = set()
         for fingerprint in snapshot.fingerprints:
             for section in fingerprint.sections.values():
-                for key, text in _leaves(section):
+                facts = {} if section.digest in seen else section.facts
+                seen.add(section.digest)
+                for key, text in _leaves(facts, section.notes, list(section.errors)):
                     self._learn_leaf(key, text)
 
     def _learn(self, name: str, pseudonym: str) -> None:
@@ -167,25 +170,17 @@ class _Redaction:
     # Values.
 
     def _section(self, section: Section) -> Section:
-        key = (section.digest, repr((section.notes, section.errors)))
-        if key not in self._done:
-            name = section.name
-            if name in SECTION_SCHEMAS:
-                redacted = replace(
-                    section,
-                    facts=self._known(name, (), section.facts),
-                    notes=self._known(name, (), section.notes, notes=True),
-                    errors=tuple(self._scrubber.text(text) for text in section.errors),
-                )
-            else:
-                redacted = replace(
-                    section,
-                    facts=self._unknown((), section.facts),
-                    notes={"redacted": "of a section that this version does not know"},
-                    errors=("redacted",) * len(section.errors),
-                )
-            self._done[key] = redacted
-        return self._done[key]
+        name, known = section.name, section.name in SECTION_SCHEMAS
+        notes: Dict[str, Any] = {"redacted": "of a section that this version does not know"}
+        errors: Tuple[str, ...] = ("redacted",) * len(section.errors)
+        if known:
+            notes = self._known(name, (), section.notes, notes=True)
+            errors = tuple(self._scrubber.text(text) for text in section.errors)
+        # A thousand nodes have a few sets of facts, and each notes of its own.
+        if section.digest not in self._done:
+            facts = self._known(name, (), section.facts) if known else self._unknown((), section.facts)
+            self._done[section.digest] = replace(section, facts=facts)
+        return self._done[section.digest].with_details(notes, errors)
 
     def _known(self, section: str, path: Tuple[str, ...], value: Any, *, notes: bool = False) -> Any:
         if isinstance(value, dict):
@@ -253,9 +248,9 @@ def kind_of(key: str) -> Optional[str]:
     return next((kind for kind, form in _KIND_OF if form.match(lowered)), None)
 
 
-def _leaves(section: Section) -> Iterator[Tuple[str, str]]:
-    """Every text of a section with the key that it stands under."""
-    waiting: List[Tuple[str, Any]] = [("", section.facts), ("", section.notes), ("", list(section.errors))]
+def _leaves(*values: Any) -> Iterator[Tuple[str, str]]:
+    """Every text in these values with the key that it stands under."""
+    waiting: List[Tuple[str, Any]] = [("", value) for value in values]
     while waiting:
         key, value = waiting.pop()
         if isinstance(value, str):

@@ -237,7 +237,10 @@ def _span(text: str) -> Optional[int]:
     parts: List[Any] = re.findall(_SPAN, text)
     if not parts:
         return 0 if text.strip() == "0" else None
-    size = sum(_seconds(number, scale=_UNITS_NS[unit]) or 0 for _, number, unit in parts)
+    sizes = [_seconds(number, scale=_UNITS_NS[unit]) for _, number, unit in parts[:8]]
+    if None in sizes:
+        return None
+    size = sum(size for size in sizes if size is not None)
     return -size if parts[0][0] == "-" else size
 
 

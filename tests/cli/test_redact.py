@@ -194,6 +194,13 @@ def test_common_words_are_no_identities() -> None:
     assert {"A": "python gpu root"} == section.facts["variables"]
 
 
+def test_known_names_are_found_in_letters_of_any_case_and_behind_any_sign() -> None:
+    """U+0130 is two letters in small; a node's name may begin with a sign."""
+    scrub = Scrubber({"_Node-A7": "node-1", "marigold": "user-1"}, Pseudonyms()).text
+    assert "\u0130 user-1, _x_user-1; marigolds" == scrub("\u0130 MariGold, _x_marigold; marigolds")
+    assert "(node-1)node-1 node-a77" == scrub("(_node-a7)_NODE-A7 node-a77")
+
+
 def test_digests_and_commits_stay() -> None:
     """They tell which public file or commit it is; another long number is an identity."""
     digest = "0e09be56bfb2ab85b213e5edf9af10df"
