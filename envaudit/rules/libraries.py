@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from envaudit.model.drift import split_path
 from envaudit.model.nodeset import fold
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Found, difference
+from envaudit.rules.resolved import missing_libraries, mixed_cudnn
 
+# Where another copy is taken because of one of these, the copy is the finding.
+LOADER_VARIABLES = ("env/variables/LD_LIBRARY_PATH", "env/variables/LD_PRELOAD")
 _COPIES = 4
 
 
@@ -24,17 +27,32 @@ _COPIES = 4
         "conda/packages/cudnn",
         "conda/packages/lib*",
         "packages/distributions/nvidia-*",
+        *LOADER_VARIABLES,
     ),
     order=41,
     how_to_fix="Install the environment of these nodes from the lock that the others have.",
 )
 def library_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     """cuDNN, cuBLAS, the CUDA runtime and their like, by the version that is loaded."""
+    told = _told_by_one_node(claim)
+    if told is not None:
+        yield claim.found(told.message, evidence=told.evidence, hint=told.hint)
+        return
     families = sorted({split_path(drift.path)[1] for drift in claim.drifts})
     files = tuple(line for family in families for line in loaded_from(claim, family))
     yield claim.found(
         f"{', '.join(families)} {'differs' if len(families) == 1 else 'differ'}", evidence=files
     )
+
+
+def _told_by_one_node(claim: Claim) -> Optional[Found]:
+    """What is wrong with the nodes at fault by themselves, where that is all that differs."""
+    for path, judge in (("libraries/cudnn/parts", mixed_cudnn), ("libraries/missing", missing_libraries)):
+        if all(drift.path == path or drift.path.startswith(f"{path}/") for drift in claim.drifts):
+            at_fault = [each for each in claim.evidence.fingerprints if each.node in claim.nodes]
+            said = {found for fingerprint in at_fault for found in judge(fingerprint)}
+            return said.pop() if len(said) == 1 else None
+    return None
 
 
 @difference(
@@ -43,7 +61,7 @@ def library_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     title="another copy of a library is loaded",
     why="The version is the same today; the next update of the system changes these nodes alone.",
     of=("libraries/*/path", "libraries/*/origin", "libraries/*/via", "libraries/torch/**"),
-    follows=("libraries/copies/**",),
+    follows=("libraries/copies/**", *LOADER_VARIABLES),
     order=42,
     how_to_fix="See which variable or package puts it first: envaudit show NODE --section libraries.",
 )

@@ -6,9 +6,10 @@ import re
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from envaudit.model.drift import Drift, split_path
-from envaudit.rules.libraries import loaded_from
+from envaudit.rules.libraries import LOADER_VARIABLES, loaded_from
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Found, difference
+from envaudit.rules.torchbuild import gpus_of, is_cpu_only
 
 # What comes with a build of torch: another torch brings others of these along.
 _WITH_TORCH = (
@@ -33,6 +34,7 @@ _WITH_TORCH = (
     "conda/packages/nccl",
     "conda/packages/cudnn",
     "conda/packages/magma*",
+    "conda/packages/libmagma*",
     "packages/distributions/nvidia-*",
 )
 # The section itself is what differs where torch is installed on some nodes only.
@@ -101,7 +103,11 @@ def python_patch_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
 )
 def torch_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     """The CUDA libraries that come with a build of torch follow from it."""
-    yield claim.found("torch differs")
+    at_fault = [each for each in claim.evidence.fingerprints if each.node in claim.nodes]
+    if at_fault and all(is_cpu_only(each) and gpus_of(each) for each in at_fault):
+        yield claim.found("torch is a CPU build, and the nodes have GPUs")
+    else:
+        yield claim.found("torch differs")
 
 
 @difference(
@@ -115,6 +121,7 @@ def torch_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
         "libraries/copies/nccl/**",
         "conda/packages/nccl",
         "packages/distributions/nvidia-nccl-*",
+        *LOADER_VARIABLES,
     ),
     order=40,
     how_to_fix="Install it from the others' lock, and let nothing come before it for the loader.",
@@ -123,6 +130,27 @@ def torch_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
 def nccl_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     """With the file that the loader takes on the nodes at fault."""
     yield claim.found("NCCL differs", evidence=loaded_from(claim, "nccl"))
+
+
+@difference(
+    "EA218",
+    severity="error",
+    title="the checkout of an editable install differs",
+    why="Ranks that run other code compute other numbers.",
+    of=("packages/distributions/*/commit", "packages/distributions/*/editable"),
+    follows=("git/**",),
+    order=55,
+    across_roles=True,
+    how_to_fix="Check out one commit on all nodes, or install a build of it from the lock.",
+)
+def checkout_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """Another commit, or an editable install on some nodes only."""
+    names = list(dict.fromkeys(package_of(drift) for drift in claim.drifts))
+    what = names[0] if len(names) == 1 else f"{len(names)} editable installs"
+    commits = all(drift.path.endswith("/commit") for drift in claim.drifts)
+    verb = ("is", "are")[len(names) > 1]
+    how = f"{verb} at another commit" if commits else f"{verb} editable on some nodes only"
+    yield claim.found(f"{what} {how}")
 
 
 @difference(

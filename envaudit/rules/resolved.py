@@ -8,7 +8,7 @@ says. Other copies on the node, such as a toolkit's cuDNN, are no finding: nobod
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Iterator, Optional, Tuple
 
 from envaudit.model.drift import join_path
 from envaudit.model.fingerprint import Fingerprint
@@ -16,6 +16,7 @@ from envaudit.rules.compatibility import driver_floor, is_older, numbers, torch_
 from envaudit.rules.pernode import Facts, facts_of, mapping, over_nodes, told_between_nodes
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Evidence, Found, rule
+from envaudit.rules.stacks import overwritten
 
 # A library that lies in one of these is where it belongs.
 _OWN = ("environment", "static")
@@ -23,6 +24,11 @@ _PRELOADED = ("LD_PRELOAD", "/etc/ld.so.preload")
 # An interpreter there belongs to the system, and so do its libraries: vendor images are built so.
 _SYSTEM_PREFIXES = ("/", "/usr", "/usr/local")
 _PARTS_TOLD = 6
+_ONE_CUDNN = (
+    "Take the other copy out of the loader's way (the system's package, LD_LIBRARY_PATH), or "
+    "install a cuDNN that brings all its parts."
+)
+_FIND_IT = "Install what provides it: the lock of a node that has it says which package that is."
 
 
 @rule(
@@ -45,11 +51,13 @@ def _cudnn(fingerprint: Fingerprint) -> Iterator[Found]:
     running = mapping(facts_of(fingerprint, "deep").get("torch")).get("cudnn")
     loaded = running if isinstance(running, str) else row.get("version")
     have, need = numbers(loaded)[:2], numbers(built)[:2]
+    if "nvidia-cudnn" in overwritten(fingerprint):
+        return  # told by EA245, with the two wheels
     if len(have) == 2 and len(need) == 2 and (have[0] != need[0] or have[1] < need[1]):
         yield Found(
             f"cuDNN {loaded} is loaded, and torch was built with {built}",
             path="libraries/cudnn/version",
-            evidence=_where(row),
+            evidence=where(row),
         )
 
 
@@ -60,8 +68,7 @@ def _cudnn(fingerprint: Fingerprint) -> Iterator[Found]:
     title="cuDNN from more than one folder",
     why="cuDNN refuses parts of another release (SUBLIBRARY_VERSION_MISMATCH), at the first operation "
     "that needs one.",
-    how_to_fix="Take the other copy out of the loader's way (the system's package, LD_LIBRARY_PATH), or "
-    "install a cuDNN that brings all its parts.",
+    how_to_fix=_ONE_CUDNN,
     case="Six libraries of cuDNN came from the wheel, which lacked a seventh; the loader found that one "
     "in the system's folder. Every version number looked right.",
 )
@@ -83,16 +90,16 @@ def mixed_cudnn(fingerprint: Fingerprint) -> Iterator[Found]:
         if not strays:
             continue
         folders = {_folder(path) for _, path, _ in strays} | {_folder(str(own))}
-        parts = len(mapping(row.get("parts")))
         lines = [f"{_named(path, version)}: {part}" for part, path, version in strays[:_PARTS_TOLD]]
         if len(strays) > _PARTS_TOLD:
-            lines.append(f"and {len(strays) - _PARTS_TOLD} more")
+            lines.append(f"and {len(strays) - _PARTS_TOLD} more parts")
         what = f"comes from {len(folders)} folders" if len(folders) > 1 else "has parts of another version"
         prefix = ("libraries",) if section == "libraries" else ("deep", "libraries")
         yield Found(
-            f"cuDNN {what}: {len(strays)} of {parts} parts are not {row.get('version') or 'its'} own",
+            f"cuDNN {row.get('version') or ''}".rstrip() + f" {what}",
             path=join_path(*prefix, "cudnn", "parts"),
             evidence=(f"{_named(str(own), row.get('version'))}: the library", *lines),
+            hint=_ONE_CUDNN,
         )
         return
 
@@ -132,11 +139,14 @@ def nccl_too_old(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
 def _old_nccl(fingerprint: Fingerprint) -> Iterator[Found]:
     row, built = _nccl(fingerprint), _built_with(fingerprint, "nccl")
-    if row.get("origin") != "static" and is_older(row.get("version"), built):
+    # One that another wheel overwrote is told by EA245, with the two.
+    if row.get("origin") == "static" or "nvidia-nccl" in overwritten(fingerprint):
+        return
+    if is_older(row.get("version"), built):
         yield Found(
             f"NCCL {row['version']} is loaded, and torch was built with {built}",
             path="libraries/nccl/version",
-            evidence=_where(row),
+            evidence=where(row),
         )
 
 
@@ -165,14 +175,14 @@ def _outside_nccl(fingerprint: Fingerprint) -> Iterator[Found]:
     own = sorted(path for path in copies if path.startswith("{"))
     if not own and facts_of(fingerprint, "python").get("prefix") in (None, *_SYSTEM_PREFIXES):
         return
-    lines = [*_where(row), *(f"not taken: {_named(path, copies[path])}" for path in own)]
+    lines = [*where(row), *(f"not taken: {_named(path, copies[path])}" for path in own)]
     usual = torch_default(facts_of(fingerprint, "torch").get("version"))
     if usual is not None and not own:
         lines.append(f"torch's usual build comes with {usual.nccl}")
     via = str(row.get("via") or "")
     hint = f"Take its folder out of {via}" if via.startswith("LD_") else "Let the environment bring its own"
     yield Found(
-        f"NCCL {row.get('version') or ''}".rstrip() + f" is {_origin(row)}, not the environment's",
+        f"NCCL {row.get('version') or ''}".rstrip() + f" is loaded from {_origin(row)}, not the environment",
         path="libraries/nccl/origin",
         evidence=tuple(lines),
         hint=f"{hint}, or accept it: envaudit waive EA233.",
@@ -210,7 +220,7 @@ def _nccl_and_driver(fingerprint: Fingerprint) -> Iterator[Found]:
             f"NCCL {row.get('version') or ''}".rstrip()
             + f" was built for CUDA {row['cuda']}, and the driver is {driver or 'older'}{newest}",
             path="libraries/nccl/cuda",
-            evidence=_where(row),
+            evidence=where(row),
             hint=f"Install an NCCL built for CUDA {runs or (torch_cuda or needs)[0]}{update}.",
         )
 
@@ -230,15 +240,16 @@ def _driver(fingerprint: Fingerprint) -> Tuple[Optional[str], Optional[str]]:
     scope="node",
     title="a library that torch needs is nowhere",
     why="import torch ends with 'cannot open shared object file'.",
-    how_to_fix="Install what provides it; the same lock on the other nodes says which package that is.",
+    how_to_fix=_FIND_IT,
 )
 def library_missing(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """What the loader finds in none of the folders on its way; a running torch knows better."""
     told = told_between_nodes(evidence, policy, "EA220", "libraries/missing")
-    yield from over_nodes(evidence, _missing, told)
+    yield from over_nodes(evidence, missing_libraries, told)
 
 
-def _missing(fingerprint: Fingerprint) -> Iterator[Found]:
+def missing_libraries(fingerprint: Fingerprint) -> Iterator[Found]:
+    """The finding about libraries that the loader cannot find, without its nodes."""
     missing = facts_of(fingerprint, "libraries").get("missing")
     if not isinstance(missing, list) or not missing or facts_of(fingerprint, "deep").get("import") == "ok":
         return
@@ -248,6 +259,7 @@ def _missing(fingerprint: Fingerprint) -> Iterator[Found]:
         f"{', '.join(names[:3])}{' and more' if len(names) > 3 else ''} cannot be found for torch",
         path="libraries/missing",
         evidence=(f"needed by {asker}",) if asker else (),
+        hint=_FIND_IT,
     )
 
 
@@ -291,7 +303,8 @@ def _built_with(fingerprint: Fingerprint, family: str) -> Optional[str]:
     return _text(mapping(torch.get("built_with")).get(family))
 
 
-def _where(row: Facts) -> Tuple[str, ...]:
+def where(row: Facts) -> Tuple[str, ...]:
+    """Where a library is loaded from, and which step of the loader's order led there."""
     path, via = row.get("path"), row.get("via")
     if not isinstance(path, str):
         return ()
@@ -299,12 +312,7 @@ def _where(row: Facts) -> Tuple[str, ...]:
 
 
 def _origin(row: Facts) -> str:
-    words: Dict[str, str] = {
-        "system": "the system's",
-        "toolkit": "a toolkit's",
-        "cuda-compat": "cuda-compat's",
-    }
-    return words.get(str(row.get("origin")), "another folder's")
+    return {"system": "the system", "toolkit": "a toolkit"}.get(str(row.get("origin")), "another folder")
 
 
 def _named(path: str, version: Any) -> str:

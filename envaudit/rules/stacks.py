@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from envaudit.model.drift import join_path
 from envaudit.model.fingerprint import Fingerprint
@@ -85,6 +85,12 @@ def _two_stacks(fingerprint: Fingerprint) -> Iterator[Found]:
         else "Keep the ones of the CUDA that torch was built for, and remove the others.",
         severity="error" if fatal else "",
     )
+
+
+def overwritten(fingerprint: Fingerprint) -> FrozenSet[str]:
+    """The libraries, `nvidia-nccl`, that two wheels of an environment install into the same files."""
+    pairs = _pairs(mapping(facts_of(fingerprint, "packages").get("distributions")))
+    return frozenset(pair.family for pair in pairs if pair.overwritten)
 
 
 def _pairs(distributions: Mapping[str, Any]) -> List[_Pair]:

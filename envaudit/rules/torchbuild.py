@@ -31,10 +31,12 @@ def _cpu_torch(fingerprint: Fingerprint) -> Iterator[Found]:
     gpus = gpus_of(fingerprint)
     if gpus and is_cpu_only(fingerprint):
         build = mapping(mapping(facts_of(fingerprint, "conda").get("packages")).get("pytorch")).get("build")
+        kind = "ROCm" if "AMD" in gpus else "CUDA"
         if torch.get("packaging") == "conda" or build:
             fix = "Ask conda for the CUDA build: pytorch-gpu, or pytorch=*=*cuda*, and lock again."
         else:
-            fix = "Install the wheel that is built for CUDA, and pin its tag: torch==2.9.1+cu128."
+            fix = f"Install the wheel that is built for {kind}, with its tag in the pin: torch==2.9.1+cu128."
+            fix = fix.replace("+cu128", "+rocm6.4") if kind == "ROCm" else fix
         yield Found(
             f"torch {torch.get('version') or ''}".rstrip() + f" is a CPU build, and the node has {gpus}",
             path="torch/cuda",
