@@ -14,8 +14,8 @@ from envaudit.diff.sides import Side
 PACKAGE_MAPS: Tuple[Tuple[str, ...], ...] = (("conda", "packages"), ("packages", "distributions"))
 
 # Cause before symptom; fields that are not named stand between the two lists.
-# A checkout's commit gives its version.
-_FIRST = ("commit", "version", "build", "build_number", "channel")
+# A checkout's commit gives its version, and what is no checkout has no commit.
+_FIRST = ("editable", "commit", "version", "build", "build_number", "channel")
 _LAST = ("url", "md5", "sha256")
 
 

@@ -147,10 +147,14 @@ def checkout_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     """Another commit, or an editable install on some nodes only."""
     names = list(dict.fromkeys(package_of(drift) for drift in claim.drifts))
     what = names[0] if len(names) == 1 else f"{len(names)} editable installs"
-    commits = all(drift.path.endswith("/commit") for drift in claim.drifts)
     verb = ("is", "are")[len(names) > 1]
-    how = f"{verb} at another commit" if commits else f"{verb} editable on some nodes only"
-    yield claim.found(f"{what} {how}")
+    if all(group.state == "present" for drift in claim.drifts for group in drift.groups):
+        how = "at another commit"
+    elif any(drift.path.endswith("/editable") for drift in claim.drifts):
+        how = "editable on some nodes only"
+    else:
+        how = "in a checkout on some nodes only"
+    yield claim.found(f"{what} {verb} {how}")
 
 
 @difference(

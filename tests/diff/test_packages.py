@@ -123,3 +123,11 @@ def test_package_field_that_is_not_named_stands_before_hashes() -> None:
     """What another installer brought explains another hash, not the other way round."""
     one, other = ({**package("1", md5=name), "installer": name} for name in ("pip", "uv"))
     assert [("installer", ["pip", "uv"])] == told(one, other)
+
+
+def test_package_of_another_commit_tells_the_commit_alone() -> None:
+    """A checkout's version is made of its commit: two rows for one cause are one too many."""
+    rows = {"1": {"version": "0.1.dev1", "commit": "1a", "editable": True}}
+    rows["2"] = {"version": "0.1.dev2", "commit": "2b", "editable": True}
+    nodes = [fingerprint(name, packages={"distributions": {"x": row}}) for name, row in rows.items()]
+    assert ["packages/distributions/x/commit"] == [drift.path for drift in compare(nodes)]

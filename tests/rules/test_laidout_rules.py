@@ -10,11 +10,16 @@ from typing import Callable, Dict, List, Tuple
 import pytest
 
 from envaudit.model import Finding, Fingerprint
+from envaudit.model.codec import fingerprint_of_answer
+from envaudit.probe.runner import probe
 from tests.probe import fakelibs
+from tests.probe.conftest import NODES, node_folder
 from tests.probe.test_libraries_section import Environment
 from tests.rules import laidout
 
 Change = Callable[[Environment, Path], Dict[str, str]]
+
+__all__ = ["node_folder"]
 
 # Other rules speak of what these nodes lack, such as a clock.
 OURS = ("EA21", "EA22", "EA23", "EA24", "EA25", "EA299")
@@ -224,3 +229,11 @@ def test_conda_node_that_is_changed_in_one_thing_is_one_finding(
     nodes = [laidout.renamed(same, "node01"), laidout.renamed(same, "node02")]
     (finding,) = ours([*nodes, laidout.twin(tmp_path, "twin-b", edits)])
     assert (*expected, ("twin-b",)) == (finding.rule, finding.severity, finding.message, finding.nodes)
+
+
+@pytest.mark.parametrize("name", sorted(os.listdir(NODES)))
+def test_fake_node_of_any_kind_raises_nothing(node_folder: Callable[[str], str], name: str) -> None:
+    """GPUs with and without torch, a vendor image on its own NCCL, an NCCL inside torch, garbage."""
+    answer = probe({"root": node_folder(name), "tool": "1"})
+    one = fingerprint_of_answer(answer, node=name, source="probe", where="answer")
+    assert [] == ours([one, laidout.renamed(one, "node02")])

@@ -91,6 +91,7 @@ def test_torch_that_differs_takes_its_libraries_along() -> None:
     )
     (finding,) = findings([*HEALTHY, odd])
     assert ("EA213", "error", ("node05",)) == brief([finding])[0]
+    assert "torch is a CPU build, and the nodes have GPUs" == finding.message
     assert {"torch/cuda", "torch/version"} == {drift.path for drift in finding.drifts}
     assert "libraries/nccl" in {drift.path for drift in finding.following}
 
@@ -183,3 +184,35 @@ def test_other_copy_of_the_same_version_is_a_warning() -> None:
     """It changes with the next update of the system, on that node alone."""
     nodes = [*HEALTHY, training_node("node05", libraries={"nccl": {"version": "2.21.5", "origin": "system"}})]
     assert [("EA221", "warning", ("node05",))] == brief(findings(nodes))
+
+
+def checkout(version: str = "0.1.0", commit: str = "1afe8c1a", **facts: Any) -> Dict[str, Any]:
+    """A section `packages` with an editable install."""
+    row = {"version": version, "installer": "pip", "editable": True, "commit": commit, **facts}
+    return {"distributions": {"trainer": {key: value for key, value in row.items() if value is not None}}}
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (checkout(commit="00ff00ff"), "trainer is at another commit"),
+        # Its version is made of the commit.
+        (checkout("0.1.1.dev3", "00ff00ff"), "trainer is at another commit"),
+        (checkout(editable=None, commit=None), "trainer is editable on some nodes only"),
+        (checkout(commit=None), "trainer is in a checkout on some nodes only"),
+    ],
+)
+def test_checkout_that_differs_is_one_error(odd: Dict[str, Any], message: str) -> None:
+    """The code that ranks run; that the repository differs too follows from it."""
+    nodes = [training_node(node, packages=checkout(), git={"commit": "1afe8c1a"}) for node in ("a", "b")]
+    found = findings([*nodes, training_node("c", packages=odd, git={"commit": "00ff00ff"})])
+    assert [("EA218", "error", ("c",))] == brief(found)
+    assert message == found[0].message
+    assert ["git/commit"] == [drift.path for drift in found[0].following if drift.section == "git"]
+
+
+def test_editable_install_of_another_version_at_one_commit_is_a_package_that_differs() -> None:
+    """Its metadata was written at another time; the code is the same."""
+    nodes = [training_node(node, packages=checkout()) for node in ("a", "b")]
+    found = findings([*nodes, training_node("c", packages=checkout("0.2.0"))])
+    assert [("EA216", "warning", ("c",))] == brief(found)
