@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from envaudit.model.drift import split_path
+from envaudit.model.drift import Drift, split_path
 from envaudit.model.nodeset import fold
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Found, difference
@@ -13,6 +13,13 @@ from envaudit.rules.resolved import missing_libraries, mixed_cudnn
 # Where another copy is taken because of one of these, the copy is the finding.
 LOADER_VARIABLES = ("env/variables/LD_LIBRARY_PATH", "env/variables/LD_PRELOAD")
 _COPIES = 4
+# What is opened by its name at run time, and what people call it.
+_CARRIERS = {
+    "nccl_net": "NCCL's network plugin",
+    "mpi": "MPI",
+    "ucx": "UCX",
+    "libfabric": "libfabric",
+}
 
 
 @difference(
@@ -25,7 +32,10 @@ _COPIES = 4
         "libraries/**",
         "conda/packages/cuda*",
         "conda/packages/cudnn",
-        "conda/packages/lib*",
+        "conda/packages/libcu*",
+        "conda/packages/libnv*",
+        "conda/packages/libnpp*",
+        "conda/packages/cusparselt*",
         "packages/distributions/nvidia-*",
         *LOADER_VARIABLES,
     ),
@@ -53,6 +63,40 @@ def _told_by_one_node(claim: Claim) -> Optional[Found]:
             said = {found for fingerprint in at_fault for found in judge(fingerprint)}
             return said.pop() if len(said) == 1 else None
     return None
+
+
+def _is_whole_or_version(drift: Drift, policy: Policy) -> bool:
+    segments = split_path(drift.path)
+    return len(segments) == 2 or segments[2:] == ("version",)
+
+
+@difference(
+    "EA222",
+    severity="warning",
+    title="a library that carries messages differs",
+    why="Ranks that offer each other different transports wait for one another, or take a slower one.",
+    of=tuple(f"libraries/{family}" for family in _CARRIERS),
+    when=_is_whole_or_version,
+    follows=(
+        *(f"libraries/{family}/**" for family in _CARRIERS),
+        *(f"libraries/copies/{family}" for family in _CARRIERS),
+        *(f"conda/packages/{name}" for name in ("libfabric*", "mpich", "openmpi", "ucx")),
+        *LOADER_VARIABLES,
+    ),
+    order=40,
+    how_to_fix="Install one version on all nodes: it is the image's or the cluster's, not the environment's.",
+)
+def carrier_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """MPI, UCX, libfabric; NCCL's own plugin is an error, for all ranks must load one alike."""
+    families = sorted({split_path(drift.path)[1] for drift in claim.drifts})
+    names = [_CARRIERS[family] for family in families]
+    missing = all(len(split_path(drift.path)) == 2 for drift in claim.drifts)
+    verb = ("is on some nodes only", "are on some nodes only") if missing else ("differs", "differ")
+    yield claim.found(
+        f"{', '.join(names)} {verb[len(names) > 1]}",
+        evidence=tuple(line for family in families for line in loaded_from(claim, family)),
+        severity="error" if "nccl_net" in families else "",
+    )
 
 
 @difference(

@@ -51,9 +51,9 @@ def _cudnn(fingerprint: Fingerprint) -> Iterator[Found]:
     running = mapping(facts_of(fingerprint, "deep").get("torch")).get("cudnn")
     loaded = running if isinstance(running, str) else row.get("version")
     have, need = numbers(loaded)[:2], numbers(built)[:2]
-    if "nvidia-cudnn" in overwritten(fingerprint):
-        return  # told by EA245, with the two wheels
-    if len(have) == 2 and len(need) == 2 and (have[0] != need[0] or have[1] < need[1]):
+    misfit = len(have) == 2 and len(need) == 2 and (have[0] != need[0] or have[1] < need[1])
+    # One that another wheel overwrote is told by EA245, with the two.
+    if misfit and "nvidia-cudnn" not in overwritten(fingerprint):
         yield Found(
             f"cuDNN {loaded} is loaded, and torch was built with {built}",
             path="libraries/cudnn/version",
@@ -139,10 +139,9 @@ def nccl_too_old(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
 def _old_nccl(fingerprint: Fingerprint) -> Iterator[Found]:
     row, built = _nccl(fingerprint), _built_with(fingerprint, "nccl")
-    # One that another wheel overwrote is told by EA245, with the two.
-    if row.get("origin") == "static" or "nvidia-nccl" in overwritten(fingerprint):
+    if row.get("origin") == "static" or not is_older(row.get("version"), built):
         return
-    if is_older(row.get("version"), built):
+    if "nvidia-nccl" not in overwritten(fingerprint):
         yield Found(
             f"NCCL {row['version']} is loaded, and torch was built with {built}",
             path="libraries/nccl/version",
@@ -180,12 +179,13 @@ def _outside_nccl(fingerprint: Fingerprint) -> Iterator[Found]:
     if usual is not None and not own:
         lines.append(f"torch's usual build comes with {usual.nccl}")
     via = str(row.get("via") or "")
-    hint = f"Take its folder out of {via}" if via.startswith("LD_") else "Let the environment bring its own"
+    out = {"LD_LIBRARY_PATH": "Take its folder out of", "LD_PRELOAD": "Take it out of"}.get(via)
+    hint = f"{out} {via}" if out else "Let the environment bring its own"
     yield Found(
         f"NCCL {row.get('version') or ''}".rstrip() + f" is loaded from {_origin(row)}, not the environment",
         path="libraries/nccl/origin",
         evidence=tuple(lines),
-        hint=f"{hint}, or accept it: envaudit waive EA233.",
+        hint=f"{hint}, or accept it: envaudit waive EA233 --until DAY --reason WHY.",
     )
 
 

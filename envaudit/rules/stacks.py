@@ -264,8 +264,13 @@ def _from_outside(fingerprint: Fingerprint, policy: Policy) -> Iterator[Found]:
     facts = facts_of(fingerprint, "packages")
     twice = mapping(facts.get("duplicates"))
     by_place: Dict[str, List[str]] = {}
-    for name, row in sorted(mapping(facts.get("distributions")).items()):
-        row = mapping(row)
+    rows = mapping(facts.get("distributions"))
+    outside = {
+        name: row
+        for name, row in rows.items()
+        if isinstance(row, dict) and ("user_site" in row or "folder" in row)
+    }
+    for name, row in sorted(outside.items()):
         in_user_site = row.get("user_site") is True
         # A checkout is where it is on purpose.
         if row.get("editable") or not (in_user_site or isinstance(row.get("folder"), str)):

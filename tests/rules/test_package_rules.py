@@ -216,3 +216,67 @@ def test_editable_install_of_another_version_at_one_commit_is_a_package_that_dif
     nodes = [training_node(node, packages=checkout()) for node in ("a", "b")]
     found = findings([*nodes, training_node("c", packages=checkout("0.2.0"))])
     assert [("EA216", "warning", ("c",))] == brief(found)
+
+
+def with_libraries(name: str, **rows: Any) -> Fingerprint:
+    """A node with these libraries beside its NCCL."""
+    return training_node(name, libraries={"nccl": {"version": "2.21.5", "origin": "env"}, **rows})
+
+
+PLUGIN = {"path": "/opt/hpcx/lib/libnccl-net.so", "version": "1.8.1", "origin": "other", "via": "ld.so.cache"}
+MPI = {"path": "/usr/lib/libmpi.so.40", "version": "4.1.5", "origin": "system", "via": "default"}
+
+
+@pytest.mark.parametrize(
+    ("odd", "expected"),
+    [
+        ({"mpi": MPI}, ("EA222", "error", "NCCL's network plugin is on some nodes only")),
+        (
+            {"nccl_net": {**PLUGIN, "version": "1.9.0"}, "mpi": MPI},
+            ("EA222", "error", "NCCL's network plugin differs"),
+        ),
+        ({"nccl_net": PLUGIN, "mpi": {**MPI, "version": "4.1.2"}}, ("EA222", "warning", "MPI differs")),
+        (
+            {"nccl_net": {**PLUGIN, "path": "/opt/other/libnccl-net.so"}, "mpi": MPI},
+            ("EA221", "warning", "another copy of nccl_net is loaded"),
+        ),
+    ],
+)
+def test_library_that_carries_messages_is_told_by_what_it_carries(
+    odd: Dict[str, Any], expected: Tuple[str, str, str]
+) -> None:
+    """NCCL's plugin must be alike on all ranks; MPI and its like start them."""
+    nodes = [with_libraries(name, nccl_net=PLUGIN, mpi=MPI) for name in ("a", "b")]
+    (finding,) = findings([*nodes, with_libraries("c", **odd)])
+    assert (*expected, ("c",)) == (finding.rule, finding.severity, finding.message, finding.nodes)
+
+
+def test_library_that_differs_takes_no_other_package_along() -> None:
+    """A libpng is no part of cuDNN, though its name begins alike."""
+    nodes = [training_node(name, conda_packages={"libpng": package("1.6.43")}) for name in ("a", "b")]
+    odd = training_node(
+        "c",
+        conda={
+            "packages": {
+                "numpy": package("1.26.4"),
+                "pytorch": package("2.4.1"),
+                "libpng": package("1.6.40"),
+            }
+        },
+        libraries={
+            "nccl": {"version": "2.21.5", "origin": "env"},
+            "cudnn": {"version": "9.0.0", "origin": "env"},
+        },
+    )
+    healthy = [
+        training_node(
+            each.node,
+            conda=dict(each.sections["conda"].facts),
+            libraries={
+                "nccl": {"version": "2.21.5", "origin": "env"},
+                "cudnn": {"version": "9.1.0", "origin": "env"},
+            },
+        )
+        for each in nodes
+    ]
+    assert ["EA220", "EA216"] == [each.rule for each in findings([*healthy, odd])]
