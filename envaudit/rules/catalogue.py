@@ -41,8 +41,10 @@ class Entry(NamedTuple):
     tolerance_percent: int = 0
 
 
+_OF_EACH = "Told of each node that has it, whatever the others have."
+
 ENTRIES: Sequence[Entry] = (
-    Entry("integrity/**", NOT_AT_ALL, "info", "Told of each node that has it, whatever the others have."),
+    Entry("integrity/**", NOT_AT_ALL, "info", _OF_EACH),
     Entry("git/commit", EXACTLY, "error", "Ranks that run other code compute other numbers."),
     Entry("git/dirty", EXACTLY, "warning", "Somebody changed the code on these nodes alone."),
     Entry("git/**", EXACTLY, "warning", "The repository is in another state."),
@@ -54,6 +56,19 @@ ENTRIES: Sequence[Entry] = (
     Entry("clock/service", EXACTLY, "info", "Several services keep the time as well as one."),
     Entry("clock/**", EXACTLY, "warning", "The time is kept in another way."),
     Entry("storage/**", EXACTLY, "warning", "Files are read in another way, or from elsewhere."),
+    Entry("network/**", EXACTLY, "warning", "Ranks reach each other in another way."),
+    Entry("topology/acs/**", EXACTLY, "warning", "GPUs and NICs reach each other through the host on some."),
+    Entry("topology/**", EXACTLY, "warning", "GPUs and NICs reach each other in another way."),
+    Entry("env/variables/CONDA_*", EXACTLY, "info", "Where conda was activated; packages are compared."),
+    Entry("env/**", EXACTLY, "warning", "What is started there is told otherwise."),
+    Entry("gpu/inventory/**", NOT_AT_ALL, "info", _OF_EACH),
+    Entry("gpu/module", NOT_AT_ALL, "info", _OF_EACH),
+    Entry("gpu/uvm", NOT_AT_ALL, "info", _OF_EACH),
+    Entry("gpu/fabric_manager/switches", EXACTLY, "warning", "A switch is missing, or its driver."),
+    Entry("gpu/fabric_manager/**", NOT_AT_ALL, "info", _OF_EACH),
+    Entry("gpu/visible/count", EXACTLY, "warning", "A launch starts fewer ranks on some nodes."),
+    Entry("gpu/visible/**", EXACTLY, "info", "The same GPUs may be named in several ways."),
+    Entry("gpu/**", EXACTLY, "warning", "The GPUs, or their driver, are set up in another way."),
     Entry("conda/pinned", AS_A_SET, "warning", "The next install chooses other versions."),
 )
 

@@ -23,7 +23,8 @@ SUBJECTS: Mapping[str, Tuple[int, int]] = {
     "solving": (50, 59),
     "lockfile": (60, 79),
     "lockedcuda": (80, 89),
-    "host": (100, 149),
+    "host": (100, 124),
+    "limits": (125, 149),
     "clock": (150, 199),
     "lock": (200, 209),
     "packages": (210, 219),
@@ -34,10 +35,20 @@ SUBJECTS: Mapping[str, Tuple[int, int]] = {
     "loaded": (250, 259),
     "integrity": (260, 269),
     "drift": (290, 299),
-    "gpu": (300, 329),
-    "driver": (330, 359),
-    "network": (400, 449),
-    "nccl": (450, 499),
+    "gpu": (300, 309),
+    "gpuhealth": (310, 319),
+    "gpuuse": (320, 329),
+    "driver": (330, 336),
+    "cudacompat": (337, 339),
+    "architectures": (340, 344),
+    "fabric": (345, 349),
+    "gpumemory": (350, 359),
+    "network": (400, 419),
+    "interfaces": (420, 429),
+    "rdma": (430, 439),
+    "gpudirect": (440, 449),
+    "nccl": (450, 469),
+    "selection": (470, 499),
     "numbers": (500, 599),
     "collectives": (600, 699),
     "evidence": (900, 909),
@@ -60,6 +71,7 @@ class Evidence:
         comparing: whether the run was asked for a comparison at all.
         unmatched: what the user asked for alone and no node has a fact of.
         clocks_asked: whether the run was asked how far the clocks are apart.
+        gate: whether a job is to start on these nodes now, so that what is busy is an error.
         claims: rule id → the differences that this rule is to speak of; `judge` deals them out.
         unused_waivers: those that matched nothing; `judge` finds them.
     """
@@ -74,6 +86,7 @@ class Evidence:
     claims: Mapping[str, Tuple[Claim, ...]] = field(default_factory=dict)
     unused_waivers: Tuple[Waiver, ...] = ()
     clocks_asked: bool = False
+    gate: bool = False
 
     @property
     def everything(self) -> Tuple[Fingerprint, ...]:
