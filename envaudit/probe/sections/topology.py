@@ -28,7 +28,7 @@ Absent where neither a GPU nor an HCA is on a PCI bus that was looked at: a CPU-
 to say here, its Ethernet interfaces are the section network's. In a container that was given neither
 the same, though /sys shows the host's.
 
-Notes: addresses, names, group numbers, bits of each bridge.
+Notes: addresses, names, group numbers, bits of each bridge, the modules behind peermem.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def read(context: Context) -> Answer:
             }
             for nic in nics
         ],
-        "gdr": _gdr(context) if hcas and gpus else None,
+        "gdr": _gdr(context, notes) if hcas and gpus else None,
         "gdrcopy": _gdrcopy(context),
     }
     notes["gpus"] = [gpu.address for gpu in gpus]
@@ -149,11 +149,12 @@ def _iommu(context: Context, devices: Sequence[Tuple[str, Device]], notes: Dict[
     }
 
 
-def _gdr(context: Context) -> Optional[str]:
+def _gdr(context: Context, notes: Dict[str, Any]) -> Optional[str]:
     if context.exists(_AMD_PEER):
         return "peermem"
     module = pci_gpus.kernel_module(context)
-    peermem = any(context.is_dir(f"{_MODULES}/{name}") for name in _PEERMEM)
+    peermem = [name for name in _PEERMEM if context.is_dir(f"{_MODULES}/{name}")]
+    notes["peermem"] = peermem
     dmabuf = _has_dmabuf(context, module) if module else None
     if dmabuf is None and not peermem:
         return None
