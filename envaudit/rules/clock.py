@@ -12,11 +12,13 @@ from envaudit.model.clockoffset import SECTION, Offset, Run, against_median, apa
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.model.nodeset import natural_key
 from envaudit.rules.policy import Policy
-from envaudit.rules.registry import Evidence, Found, rule
+from envaudit.rules.registry import Evidence, Found, Threshold, rule, threshold
 
-# How far off is too far, in nanoseconds. Logs and traces of several nodes cannot be put in order
-# from a tenth of a second on; from a second on, files of the future, expired tokens and leases.
-THRESHOLDS_NS: Mapping[str, int] = {"warning": 100_000_000, "error": 1_000_000_000}
+# How far off is too far. Logs and traces of several nodes cannot be put in order from a tenth of a
+# second on; from a second on, files of the future, expired tokens and leases.
+_FAR = Threshold(1, "s", "from there on a clock is an error")
+_OFF = Threshold(0.1, "s", "from there on a clock is a warning, and an error where nothing sets it right")
+_NAME = "offset_s"
 
 # The rules that name clocks which are off.
 OFFSET_RULES = ("EA150", "EA151", "EA152")
@@ -41,11 +43,12 @@ class _Off(NamedTuple):
     title="clock is off by more than a second",
     why="Tokens expire, leases and locks of file systems break, and make or rsync takes old files for new.",
     how_to_fix=_SET,
+    thresholds={_NAME: _FAR},
 )
 def clock_far_off(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Clocks that are certain to be off by more than the threshold of errors."""
-    off = [each for each in _off(evidence) if each.at_least_ns > THRESHOLDS_NS["error"]]
-    yield from _folded(off, "error")
+    far_ns = _far_ns(policy)
+    yield from _folded([each for each in _off(evidence) if each.at_least_ns > far_ns], far_ns)
 
 
 @rule(
@@ -60,8 +63,8 @@ def clock_far_off(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def clock_off_and_free(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Clocks off by more than the threshold of warnings that are not synchronised either."""
     free = _unsynchronised(evidence)
-    off = [each for each in _slightly_off(evidence) if not free.isdisjoint(each.nodes)]
-    yield from _folded(off, "warning", ", and not synchronised")
+    off = [each for each in _slightly_off(evidence, policy) if not free.isdisjoint(each.nodes)]
+    yield from _folded(off, _off_ns(policy), ", and not synchronised")
 
 
 @rule(
@@ -72,11 +75,13 @@ def clock_off_and_free(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     title="clock is off by more than a tenth of a second",
     why="Logs and traces of several nodes cannot be put in order, and the time service is not at its best.",
     how_to_fix=_SET,
+    thresholds={_NAME: _OFF},
 )
 def clock_off(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Clocks off by more than the threshold of warnings though they are synchronised."""
     free = _unsynchronised(evidence)
-    yield from _folded([each for each in _slightly_off(evidence) if free.isdisjoint(each.nodes)], "warning")
+    off = [each for each in _slightly_off(evidence, policy) if free.isdisjoint(each.nodes)]
+    yield from _folded(off, _off_ns(policy))
 
 
 @rule(
@@ -90,7 +95,7 @@ def clock_off(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def clock_not_synchronised(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A time service that runs and has no source; that of a node that is off is told there."""
-    told = _told_elsewhere(evidence)
+    told = _told_elsewhere(evidence, policy)
     by_service: Dict[str, List[str]] = {}
     for fingerprint in _of_clock(evidence):
         facts = fingerprint.sections[SECTION].facts
@@ -114,7 +119,9 @@ def clock_not_synchronised(evidence: Evidence, policy: Policy) -> Iterator[Found
 )
 def no_time_service(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """No service runs, and the kernel does not say that somebody keeps the clock."""
-    yield from _without_service(evidence, "none", "no time service, and the clock is not synchronised")
+    yield from _without_service(
+        evidence, policy, "none", "no time service, and the clock is not synchronised"
+    )
 
 
 @rule(
@@ -131,7 +138,9 @@ def time_service_not_visible(evidence: Evidence, policy: Policy) -> Iterator[Fou
     Said of every container in every comparison it would be noise.
     """
     if evidence.clocks_asked:
-        yield from _without_service(evidence, None, "no time service visible from inside the container")
+        yield from _without_service(
+            evidence, policy, None, "no time service visible from inside the container"
+        )
 
 
 @rule(
@@ -145,7 +154,7 @@ def time_service_not_visible(evidence: Evidence, policy: Policy) -> Iterator[Fou
 def offset_not_known(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Where the run was asked for offsets: nodes without one, or with one too coarse to judge."""
     if evidence.clocks_asked:
-        yield from _not_known(evidence)
+        yield from _not_known(evidence, policy)
 
 
 @rule(
@@ -160,7 +169,7 @@ def offset_not_known(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def offset_not_measured(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """The same where offsets are by-catch of another question."""
     if not evidence.clocks_asked:
-        yield from _not_known(evidence)
+        yield from _not_known(evidence, policy)
 
 
 def _of_clock(evidence: Evidence) -> List[Fingerprint]:
@@ -206,16 +215,24 @@ def _kept(fingerprint: Fingerprint) -> str:
     return f"{name}, {'synchronised' if told is True else 'not synchronised'}"
 
 
-def _slightly_off(evidence: Evidence) -> List[_Off]:
-    warning, error = THRESHOLDS_NS["warning"], THRESHOLDS_NS["error"]
-    return [each for each in _off(evidence) if warning < each.at_least_ns <= error]
+def _slightly_off(evidence: Evidence, policy: Policy) -> List[_Off]:
+    off_ns, far_ns = _off_ns(policy), _far_ns(policy)
+    return [each for each in _off(evidence) if off_ns < each.at_least_ns <= far_ns]
 
 
-def _folded(off: List[_Off], threshold: str, more: str = "") -> Iterator[Found]:
+def _far_ns(policy: Policy) -> int:
+    return round(threshold("EA150", _NAME, policy) * 1_000_000_000)
+
+
+def _off_ns(policy: Policy) -> int:
+    return round(threshold("EA152", _NAME, policy) * 1_000_000_000)
+
+
+def _folded(off: List[_Off], limit_ns: int, more: str = "") -> Iterator[Found]:
     """One finding for all of them: what sets one clock wrong is rarely that of one node alone."""
     if not off:
         return
-    limit = _limit(threshold)
+    limit = _limit(limit_ns)
     nodes = tuple(sorted({node for each in off for node in each.nodes}, key=natural_key))
     pair = any(len(each.nodes) == 2 for each in off)
     message = f"clocks are more than {limit} apart" if pair else f"clock is off by more than {limit}"
@@ -228,18 +245,18 @@ def _unsynchronised(evidence: Evidence) -> Set[str]:
     }
 
 
-def _told_elsewhere(evidence: Evidence) -> Set[str]:
+def _told_elsewhere(evidence: Evidence, policy: Policy) -> Set[str]:
     """Nodes whose time service another finding names: one that is off, or a drift of its facts."""
-    warning = THRESHOLDS_NS["warning"]
-    told = {node for each in _off(evidence) if each.at_least_ns > warning for node in each.nodes}
+    off_ns = _off_ns(policy)
+    told = {node for each in _off(evidence) if each.at_least_ns > off_ns for node in each.nodes}
     for drift in evidence.drifts:
         if drift.kind != "unknown" and drift.path in ("clock/service", "clock/synchronised"):
             told.update(drift.outliers)
     return told
 
 
-def _without_service(evidence: Evidence, service: object, message: str) -> Iterator[Found]:
-    told = _told_elsewhere(evidence)
+def _without_service(evidence: Evidence, policy: Policy, service: object, message: str) -> Iterator[Found]:
+    told = _told_elsewhere(evidence, policy)
     nodes = []
     for one in _of_clock(evidence):
         facts = one.sections[SECTION].facts
@@ -249,7 +266,7 @@ def _without_service(evidence: Evidence, service: object, message: str) -> Itera
         yield Found(message, tuple(nodes), "clock/service")
 
 
-def _not_known(evidence: Evidence) -> Iterator[Found]:
+def _not_known(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Nodes of a run of several whose offset was not measured, or may be anything around the threshold."""
     for run in runs(_of_clock(evidence)):
         if len(run.measured) + len(run.reasons) < 2:
@@ -261,16 +278,15 @@ def _not_known(evidence: Evidence) -> Iterator[Found]:
             reasons.setdefault("there is no other clock to hold it against", []).extend(run.measured)
         for why, nodes in reasons.items():
             yield Found(f"clock offset not known: {why}", tuple(nodes), SECTION)
-        coarse = _too_coarse(run)
+        coarse = _too_coarse(run, _off_ns(policy))
         if coarse:
-            limit = _limit("warning")
+            limit = _limit(_off_ns(policy))
             lines = tuple(f"{node}: {_with_bound(offset)}" for node, offset in coarse.items())
             yield Found(f"clock offset not known well enough for {limit}", tuple(coarse), SECTION, lines)
 
 
-def _too_coarse(run: Run) -> Dict[str, Offset]:
+def _too_coarse(run: Run, off_ns: int) -> Dict[str, Offset]:
     """Measured nodes whose bound reaches across the threshold of warnings."""
-    warning = THRESHOLDS_NS["warning"]
     if len(run.measured) == 2:
         first, second = run.measured
         distances = dict.fromkeys(run.measured, apart(run.measured[first], run.measured[second]))
@@ -279,10 +295,10 @@ def _too_coarse(run: Run) -> Dict[str, Offset]:
     return {
         node: distance
         for node, distance in distances.items()
-        if distance.at_least_ns <= warning < distance.at_most_ns
+        if distance.at_least_ns <= off_ns < distance.at_most_ns
     }
 
 
-def _limit(threshold: str) -> str:
+def _limit(limit_ns: int) -> str:
     """A threshold in words, `1 s` and `100 ms`."""
-    return in_words(THRESHOLDS_NS[threshold]).replace(".000", "")
+    return in_words(limit_ns).replace(".000", "")
