@@ -57,7 +57,7 @@ def execute(options: argparse.Namespace) -> int:
         nodes=tuple(each.node for each in nodes),
         sections=(SECTION,),
         comparing=False,
-        outcome=_outcome(clocks, findings),
+        outcome=_outcome(clocks, basis, findings),
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         clocks=clocks,
@@ -99,13 +99,16 @@ def _clock(fingerprint: Fingerprint, offset: Offset | None, *, apart: bool) -> C
     )
 
 
-def _outcome(clocks: tuple[Clock, ...], findings: tuple[Finding, ...]) -> str:
-    """`16 clocks within 0.012 ms ± 0.064 ms`."""
-    known = [(abs(clock.offset_ns), clock.bound_ns) for clock in clocks if clock.offset_ns is not None]
+def _outcome(clocks: tuple[Clock, ...], basis: str, findings: tuple[Finding, ...]) -> str:
+    """`16 clocks within 0.152 ms ± 0.264 ms`, or how far a single one is from this machine's."""
+    known = [(clock.offset_ns, clock.bound_ns) for clock in clocks if clock.offset_ns is not None]
     text = "1 clock" if len(clocks) == 1 else f"{len(clocks)} clocks"
     if known:
-        far, bound = in_words(max(known)[0]), in_words(max(bound_ns for _, bound_ns in known))
-        text += f" within {far} ± {bound}"
+        bound = in_words(max(bound_ns for _, bound_ns in known))
+        if basis == "here":
+            text += f", {in_words(known[0][0], signed=True)} ± {bound} from this machine's"
+        else:
+            text += f" within {in_words(max(abs(offset_ns) for offset_ns, _ in known))} ± {bound}"
     for severity, noun in (("warning", "warning"), ("info", "remark")):
         count = sum(finding.severity == severity for finding in findings)
         text += f", {count} {noun}{'s' if count > 1 else ''}" if count else ""
