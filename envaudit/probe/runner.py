@@ -60,7 +60,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
         asked = interpreter.Asked(context.workdir)
     _load_ahead(names)
     if _is_shared(context):
-        _stamp()
+        _stamp().prepare(context)
     answers = _Round(context, asked, cap_s)
     for chain in _chains(names):
         answers.begin(chain)
