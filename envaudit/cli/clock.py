@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 
 from envaudit._version import __version__
 from envaudit.cli import asking
@@ -34,10 +33,10 @@ def execute(options: argparse.Namespace) -> int:
     began = time.monotonic()
     check_output_options(options)
     # Nothing else is read: a busy node would answer its pings late.
-    options.section = [SECTION]
+    options.section, options.nothing_else = [SECTION], True
     options.pings = THOROUGH
     options.time_services = "whole"
-    snapshot = _without_other_sections(asking.ask_selected(options))
+    snapshot = asking.ask_selected(options)
     nodes = snapshot.fingerprints
     evidence = Evidence(nodes, snapshot.missing, sections=(SECTION,), comparing=False, clocks_asked=True)
     findings, verdict = judged(evidence, options)
@@ -65,15 +64,6 @@ def execute(options: argparse.Namespace) -> int:
     )
     emit(report, options)
     return verdict.exit_code
-
-
-def _without_other_sections(snapshot: Snapshot) -> Snapshot:
-    """The section that was asked for; how the probe was started does not matter here."""
-    kept = tuple(
-        replace(each, sections={name: part for name, part in each.sections.items() if name == SECTION})
-        for each in snapshot.fingerprints
-    )
-    return Snapshot(kept, snapshot.missing)
 
 
 def _offsets(snapshot: Snapshot) -> tuple[str, dict[str, Offset]]:
