@@ -122,9 +122,7 @@ def _side(section: Optional[Section], nodes: Tuple[str, ...], newest_schema: int
     if section.status == "absent":
         return Side(nodes, "absent")
     if section.status == "partial":
-        return Side(
-            nodes, "present", section.facts, lacks=NOT_READ, lacks_silent=True, whole=section.whole
-        )
+        return Side(nodes, "present", section.facts, lacks=NOT_READ, lacks_silent=True, whole=section.whole)
     if section.schema < newest_schema:
         return Side(nodes, "present", section.facts, lacks=f"older schema {section.schema}")
     return Side(nodes, "present", section.facts)
