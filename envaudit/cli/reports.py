@@ -125,8 +125,8 @@ def setting_of(platform: str, python: str | None = None, implementation: str = "
     return Setting(platform, python, canonical_channel, clean_url, implementation)
 
 
-def setting_of_node(found: Fingerprint, platform: str) -> Setting:
-    """The target that a node is; its interpreter as far as it was read."""
+def setting_of_node(found: Fingerprint, platform: str, python_known: str | None = None) -> Setting:
+    """The target that a node is; its interpreter as far as it was read, or is known otherwise."""
     python = found.sections.get("python")
     facts = python.facts if python is not None else {}
     conda = found.sections.get("conda")
@@ -136,9 +136,20 @@ def setting_of_node(found: Fingerprint, platform: str) -> Setting:
     implementation = facts.get("implementation")
     return setting_of(
         platform,
-        version if isinstance(version, str) else None,
+        version if isinstance(version, str) else python_known,
         implementation if isinstance(implementation, str) else "cpython",
     )
+
+
+def python_of_prefix(prefix: str) -> str | None:
+    """The version of a virtual environment's interpreter, as pyvenv.cfg has it; it is not started."""
+    try:
+        with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
+            text = file.read(64 * 1024)
+    except OSError:
+        return None
+    match = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", text, re.MULTILINE)
+    return match[1] if match else None
 
 
 def setting_here() -> Setting:
@@ -166,7 +177,7 @@ def read_lock_report(path: str, categories: Collection[str]) -> ForeignFile:
     """A lock of any kind, or a report of an environment to be held to.
 
     Raises:
-        InputError: it cannot be read, or says nothing of packages.
+        InputError: it cannot be read, or is of no kind that is known.
     """
     try:
         return read_report(path, categories)
@@ -178,14 +189,16 @@ def read_lock_report(path: str, categories: Collection[str]) -> ForeignFile:
         raise
 
 
-def check_says_packages(report: ForeignFile, sections: Mapping[str, Section]) -> None:
-    """Refuse what no environment can be held to.
+def check_is_lock(report: ForeignFile, platform: str) -> None:
+    """Refuse what no environment can be held to, before any node is asked.
 
     Raises:
-        UsageError: the report says nothing of packages, or only of some of them.
+        UsageError: the report does not say all that must be there.
     """
-    held = [sections[name] for name in ("conda", "packages") if name in sections]
-    if not held or not (report.kind.IS_LOCK or any(section.whole for section in held)):
+    if report.kind.IS_LOCK:
+        return
+    sections = report.sections(setting_of(platform))
+    if not any(sections[name].whole for name in ("conda", "packages") if name in sections):
         raise UsageError(
             f"{report.kind.KIND} is no lock: it does not say all that must be there",
             where=report.path,

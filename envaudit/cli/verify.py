@@ -13,7 +13,13 @@ from envaudit.cli.judging import judged
 from envaudit.cli.locks import add_lock_options, categories_of, platform_here
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.progress import shown_files
-from envaudit.cli.reports import ForeignFile, check_says_packages, read_lock_report, setting_of_node
+from envaudit.cli.reports import (
+    ForeignFile,
+    check_is_lock,
+    python_of_prefix,
+    read_lock_report,
+    setting_of_node,
+)
 from envaudit.cli.selection import add_node_options, this_node
 from envaudit.diff import compare_to_reference
 from envaudit.errors import UsageError
@@ -53,6 +59,7 @@ def execute(options: argparse.Namespace) -> int:
     check_output_options(options)
     lock = read_lock_report(options.lock, categories_of(options))
     platform = platform_here(options)
+    check_is_lock(lock, platform)
     snapshot = _found(options)
     expected = {node.node: _expected(lock, options, node, platform) for node in snapshot.fingerprints}
     suffix = f"@{lock.path.rpartition('/')[2]}"
@@ -123,10 +130,9 @@ def _found(options: argparse.Namespace) -> Snapshot:
 def _expected(
     lock: ForeignFile, options: argparse.Namespace, found: Fingerprint, platform: str
 ) -> Fingerprint:
-    setting = setting_of_node(found, options.platform or platform_of(found, platform))
-    expected = lock.expected(found.node, setting)
-    check_says_packages(lock, expected.sections)
-    return expected
+    known = python_of_prefix(options.prefix) if options.prefix else None
+    setting = setting_of_node(found, options.platform or platform_of(found, platform), known)
+    return lock.expected(found.node, setting)
 
 
 def _amount(lock: ForeignFile, expected: Sequence[Fingerprint]) -> str:

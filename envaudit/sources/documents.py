@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envaudit.errors import InputError
 
-# libyaml and the constructors recurse; no report nests deeper than eight.
-_MAX_FLOW_DEPTH = 200
+# A dotted key costs the reader the square of its length, and none is longer than five.
+_QUOTED = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'")
+_LONG_KEY = re.compile(r"(?<![\w-])(?:[\w-]+[ \t]*\.[ \t]*){64}")
 
 
 def json_of(text: str, where: str) -> Any:
@@ -32,8 +34,6 @@ def yaml_of(text: str, where: str) -> Any:
     """
     import yaml
 
-    if text.count("[") + text.count("{") > _MAX_FLOW_DEPTH and _flow_depth(text) > _MAX_FLOW_DEPTH:
-        raise InputError(f"nested deeper than {_MAX_FLOW_DEPTH}", where=where)
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         return yaml.load(text, Loader=loader)  # noqa: S506  (a base loader makes texts only)
@@ -51,6 +51,8 @@ def toml_of(text: str, where: str) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
+    if _LONG_KEY.search(_QUOTED.sub("q", text)):
+        raise InputError("not TOML", where=where, why="a key of more than 64 parts")
     try:
         return dict(tomllib.loads(text))
     except (ValueError, RecursionError) as error:
@@ -84,15 +86,3 @@ def rows_at(table: object, *keys: str) -> list[Any]:
 def tables_at(table: object, *keys: str) -> Iterator[Mapping[str, Any]]:
     """The maps of a list inside maps."""
     return (row for row in rows_at(table, *keys) if isinstance(row, dict))
-
-
-def _flow_depth(text: str) -> int:
-    """At most how deep brackets nest; those inside of texts count too."""
-    depth = deepest = 0
-    for character in text:
-        if character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth = max(depth - 1, 0)
-    return deepest

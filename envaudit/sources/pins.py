@@ -15,6 +15,8 @@ _COMMIT = re.compile(r"@(?P<commit>[0-9a-f]{40})(?:#|\Z)")
 _WHEEL = re.compile(r"/(?P<name>[A-Za-z0-9][\w.]*)-(?P<version>[^-/]+)-[^/]+\.whl\Z")
 _HASH = re.compile(r"\s--hash[=\s]\s*(?P<kind>\w+):(?P<digest>[0-9a-fA-F]+)")
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
+# Of a line without its hashes: the patterns below look back over spaces.
+_MAX_CHARACTERS = 2048
 # pip freeze writes them above a line, to say what is wrong with it.
 _FREEZE_COMMENT = "# Editable install with no version control ("
 
@@ -89,6 +91,8 @@ def pin_of(line: str) -> Pin | Options | Other:
     """What a logical line is."""
     hashes = tuple(f"{match['kind']}:{match['digest'].lower()}" for match in _HASH.finditer(line))
     body = _HASH.sub("", line).strip()
+    if len(body) > _MAX_CHARACTERS:
+        return Other(body[:_MAX_CHARACTERS])
     editable = re.match(r"(?:-e|--editable)[\s=]+(?P<rest>.*)", body)
     if editable:
         return _editable(editable["rest"].strip())
