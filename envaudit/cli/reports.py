@@ -6,12 +6,11 @@ import os
 import re
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from envaudit._version import __version__
+from envaudit.cli.borrowed import CondaLock, NvidiaSmi
 from envaudit.errors import InputError, UsageError
-from envaudit.lock.expected import PLATFORMS, expected_fingerprint
-from envaudit.lock.lockfile import parse_lock
+from envaudit.lock.expected import PLATFORMS
 from envaudit.model import Fingerprint, Section
 from envaudit.probe.channels import canonical_channel
 from envaudit.probe.secrets import clean_url
@@ -22,44 +21,6 @@ from envaudit.store.snapshot_file import read_document
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 # What an open-ended name of a file ends in.
 _ENDINGS = re.compile(r"(?:\.(?:gz|json|ya?ml|toml|txt|xml|lock))+\Z", re.IGNORECASE)
-
-
-class CondaLock:
-    """A conda-lock.yml, which the lock room reads, as one more kind of report."""
-
-    KIND = "conda-lock.yml"
-    IS_LOCK = True
-
-    def __init__(self, categories: Collection[str] = ("main",)) -> None:
-        """Of which categories packages are expected."""
-        self.categories = categories
-
-    def matches(self, text: str) -> bool:
-        """Whether it has the keys of a lock, one of which may be missing by mistake."""
-        if text.lstrip().startswith("{"):  # JSON is YAML too
-            return all(re.search(rf'"{key}"\s*:', text) for key in ("version", "metadata", "package"))
-        keys = [
-            re.search(rf"^{key}[ \t]*:", text, re.MULTILINE) for key in ("version", "metadata", "package")
-        ]
-        return sum(map(bool, keys)) >= 2 and not re.search(r"^environments[ \t]*:", text, re.MULTILINE)
-
-    def read(self, text: str, where: str, setting: Setting) -> list[Section]:
-        """Sections `conda`, `packages` and `lock`."""
-        expected = expected_fingerprint(
-            parse_lock(text.encode("utf-8", "replace"), where),
-            setting.platform,
-            "",
-            channel_name=setting.channel_name,
-            tool=__version__,
-            captured_at="",
-            categories=self.categories,
-        )
-        conda, packages = expected.sections["conda"], expected.sections["packages"]
-        return [
-            replace(conda, status="partial", whole=("packages",)),
-            replace(packages, status="partial"),
-            expected.sections["lock"],
-        ]
 
 
 class ForeignFile:
@@ -108,7 +69,7 @@ class ForeignFile:
 
 def every_kind(categories: Collection[str] = ("main",)) -> list[Kind]:
     """All kinds that are read."""
-    return [CondaLock(categories), *kinds().values()]
+    return [CondaLock(categories), NvidiaSmi(), *kinds().values()]
 
 
 def read_report(path: str, categories: Collection[str] = ("main",)) -> ForeignFile:
