@@ -83,6 +83,11 @@ def rows_at(table: object, *keys: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def shown(value: object) -> str:
+    """The beginning of a text; of anything else its type, for aliases make a few bytes of YAML endless."""
+    return value[:80] if isinstance(value, str) else f"a {type(value).__name__}"
+
+
 def tables_at(table: object, *keys: str) -> Iterator[Mapping[str, Any]]:
     """The maps of a list inside maps."""
     return (row for row in rows_at(table, *keys) if isinstance(row, dict))

@@ -47,6 +47,8 @@ _QUOTE = re.compile(r"[ \t>]*")
 _CPU_HEAD = re.compile(r"(?:CPU|CPU Info)[ \t]*:?\Z")
 _LISTS_HEAD = re.compile(r"Versions of relevant libraries[ \t]*:?\Z")
 _SEVERAL_LINES = ("GPU models and configuration", "cuDNN version")
+# Of one value; a node has sixteen GPUs and some forty files of cuDNN.
+_MAX_LINES = 2048
 _RULE = re.compile(r"=+\Z")
 
 
@@ -81,6 +83,7 @@ def taken_apart(text: str) -> Paste:
     """The values of a paste; lines that are none of collect_env's are passed over."""
     paste = Paste()
     current, in_cpu = "", False
+    further: dict[str, list[str]] = {}
     for raw in text.split("\n"):
         line = raw[_QUOTE.match(raw).end() :].rstrip()  # type: ignore[union-attr]
         package = _PACKAGE.match(line)
@@ -101,11 +104,12 @@ def taken_apart(text: str) -> Paste:
             if of_cpu:
                 paste.cpu.setdefault(of_cpu["label"], (of_cpu["value"] or "").strip())
         elif current in _SEVERAL_LINES and line and not _RULE.match(line):
-            before = paste.values[current]
-            paste.values[current] = f"{before}\n{line}" if before else line
+            further.setdefault(current, []).append(line)
         elif not line:
             # The list of GPUs ends with an empty line, where a paste has kept them.
             current = ""
+    for name, lines in further.items():
+        paste.values[name] = "\n".join([*filter(None, [paste.values[name]]), *lines[:_MAX_LINES]])
     return paste
 
 

@@ -46,7 +46,8 @@ _NO_CUDA = "No CUDA"
 _NOTHING = ("", "N/A", "None", "Could not collect", _NO_CUDA)
 _MACHINES = "x86_64|amd64|aarch64|arm64|ppc64le|s390x|riscv64|i686"
 _OS = re.compile(rf"(?P<name>.*?)(?:[ ]\((?P<machine>{_MACHINES}|64-bit|32-bit)\))?\Z")
-_KERNEL = re.compile(rf"Linux-(?P<kernel>.+?)-(?P<machine>{_MACHINES})(?:-.*)?\Z")
+# Debian's kernels end in `-amd64`, which is no machine to uname.
+_KERNEL = re.compile(rf"Linux-(?P<kernel>.+)-(?P<machine>{_MACHINES})(?:-with-.*)?\Z")
 _PYTHON = re.compile(r"(?P<version>\d+\.\d+\.\d+[\w+]*)(?:[ |(]|\Z)")
 _VERSION = re.compile(r"v?(?P<version>\d+(?:\.\d+)+)\b")
 _GPU = re.compile(r"GPU[ ](?P<ordinal>\d{1,4}):[ ]*(?P<product>\S.{0,120})\Z")

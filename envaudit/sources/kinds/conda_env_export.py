@@ -12,7 +12,7 @@ from typing import Any
 
 from envaudit.errors import InputError
 from envaudit.model.section import Section
-from envaudit.sources.documents import rows_at, text_at, yaml_of
+from envaudit.sources.documents import rows_at, shown, text_at, yaml_of
 from envaudit.sources.kinds.pip_freeze import facts_of
 from envaudit.sources.pins import Options, Pin, pin_of
 from envaudit.sources.setting import Setting
@@ -62,7 +62,7 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
             raise InputError(
                 f"{place} is not exact, so the file asks for an environment and tells of none",
                 where=where,
-                why=str(row)[:80],
+                why=shown(row),
                 next_step="Lock it with 'envaudit lock', or export without --from-history.",
             )
         channel = setting.channel_name(match["channel"]) if match["channel"] else ""
@@ -82,5 +82,5 @@ def _of_pip(rows: list[Any], setting: Setting, errors: list[str]) -> dict[str, A
         if isinstance(pin, Pin) and pin.name:
             found[pin.name] = facts_of(pin, setting)
         elif not isinstance(pin, (Pin, Options)):
-            errors.append(f"pip: {str(row)[:80]!r} pins nothing")
+            errors.append(f"pip: {shown(row)!r} pins nothing")
     return found

@@ -32,7 +32,7 @@ def matches(text: str) -> bool:
         return False
     kinds = [type(pin_of(line)) for _, line in islice(lines_of(text), _LOOKED_AT)]
     pins, others = kinds.count(Pin), kinds.count(Other)
-    return pins > 0 and others <= pins // 4 and not pip_freeze.matches(text)
+    return pins > others and not pip_freeze.matches(text)
 
 
 def read(text: str, where: str, setting: Setting) -> list[Section]:
