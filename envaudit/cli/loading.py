@@ -10,7 +10,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 from envaudit.cli import asking
 from envaudit.cli.references import Reference
-from envaudit.errors import UsageError
+from envaudit.errors import InputError, UsageError
 from envaudit.model import Fingerprint, Missing, Snapshot
 from envaudit.store import Store
 from envaudit.store.snapshot_file import decode_document, read_document
@@ -102,10 +102,13 @@ def read_file(path: str) -> Snapshot:
     if not _SNAPSHOT.search(document[:_HEAD_BYTES]):
         try:
             from envaudit.cli import reports
-        except ImportError:  # the one-file form reads snapshots alone
-            pass
-        else:
-            return Snapshot((reports.fingerprint_of_file(path, document),))
+        except ImportError:
+            raise InputError(
+                "not an envaudit snapshot, and this one-file form reads no other report",
+                where=path,
+                next_step="Where the package is installed: envaudit import FILE -o node.json.",
+            ) from None
+        return Snapshot((reports.fingerprint_of_file(path, document),))
     return decode_document(document, path)
 
 
