@@ -150,16 +150,13 @@ def read_lock_report(path: str, categories: Collection[str]) -> ForeignFile:
         raise
 
 
-def check_is_lock(report: ForeignFile, platform: str) -> None:
+def check_is_lock(report: ForeignFile) -> None:
     """Refuse what no environment can be held to, before any node is asked.
 
     Raises:
         UsageError: the report does not say all that must be there.
     """
-    if report.kind.IS_LOCK:
-        return
-    sections = report.sections(setting_of(platform))
-    if not any(sections[name].whole for name in ("conda", "packages") if name in sections):
+    if not report.kind.IS_LOCK:
         raise UsageError(
             f"{report.kind.KIND} is no lock: it does not say all that must be there",
             where=report.path,

@@ -59,7 +59,7 @@ def execute(options: argparse.Namespace) -> int:
     check_output_options(options)
     lock = read_lock_report(options.lock, categories_of(options))
     platform = platform_here(options)
-    check_is_lock(lock, platform)
+    check_is_lock(lock)
     snapshot = _found(options)
     expected = {node.node: _expected(lock, options, node, platform) for node in snapshot.fingerprints}
     suffix = f"@{lock.path.rpartition('/')[2]}"

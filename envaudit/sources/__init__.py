@@ -3,7 +3,7 @@
 One file of `kinds/` is one kind of report, and its name is its registration. It has
 
 - `KIND`, what a message calls it;
-- `IS_LOCK`, whether it says what an environment must be rather than what one was;
+- `IS_LOCK`, whether it names every package, so that an environment can be held to it;
 - `matches(text) -> bool`, by content alone: a file's name proves nothing;
 - `read(text, where, setting) -> list[Section]`, which raises `InputError` and nothing else.
 
@@ -38,7 +38,7 @@ class Kind(Protocol):
 
     @property
     def IS_LOCK(self) -> bool:  # noqa: N802
-        """Whether it says what must be there."""
+        """Whether it names every package, so that an environment can be held to it."""
 
     def matches(self, text: str) -> bool:
         """Whether a text is of this kind."""

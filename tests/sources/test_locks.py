@@ -112,6 +112,30 @@ def test_uv_lock_lets_extras_and_groups_be_there() -> None:
     assert "own-project" in about["unlisted"]
 
 
+def test_uv_lock_holds_nobody_to_one_of_the_versions_of_conflicting_extras() -> None:
+    """Which of the two was installed is not in the lock."""
+    text = UV_LOCK.replace(
+        'plot = [{ name = "matplotlib" }]',
+        'cpu = [{ name = "jax", version = "1" }]\ngpu = [{ name = "jax", version = "2" }]',
+    )
+    for version in "12":
+        text += f'[[package]]\nname = "jax"\nversion = "{version}"\nsource = {{ registry = "https://x" }}\n'
+    about = read(text)["lock"].facts
+    assert ["pytest"] == list(about["optional"])
+    assert "jax" in about["unlisted"]
+
+
+def test_uv_lock_follows_a_checkout_but_does_not_hold_it() -> None:
+    """Its dependencies count, itself is what stands in the folder."""
+    text = UV_LOCK.replace('{ name = "requests", extra', '{ name = "lib" }, { name = "requests", extra')
+    text += '[[package]]\nname = "lib"\nversion = "1"\nsource = { editable = "lib" }\n'
+    text += 'dependencies = [{ name = "six" }]\n'
+    text += '[[package]]\nname = "six"\nversion = "1.16.0"\nsource = { registry = "https://x" }\n'
+    sections = read(text)
+    assert {**SOCKS, "torch": "2.6.0+cu124", "six": "1.16.0"} == said(sections)
+    assert "lib" in sections["lock"].facts["unlisted"]
+
+
 def test_uv_lock_for_another_python_is_refused() -> None:
     """It says nothing of this interpreter."""
     with pytest.raises(InputError, match=r"the lock is for Python >=3\.10, not 3\.9\.1"):

@@ -22,7 +22,7 @@ from tests.sources.samples import (
 
 
 def test_pip_freeze_says_versions_and_origins() -> None:
-    """Without credentials; a file of a build is local."""
+    """Without credentials; the file that conda or a user built from is no origin."""
     section = read(PIP_FREEZE)["packages"]
     url = "https://wheels.example/flash_attn-2.5.0%2Bcu12-cp311-cp311-linux_x86_64.whl"
     expected = {
@@ -30,7 +30,7 @@ def test_pip_freeze_says_versions_and_origins() -> None:
         "numpy": {"version": "1.26.4"},
         "typing-extensions": {"version": "4.9.0"},
         "flash-attn": {"version": "2.5.0+cu12", "direct_url": {"url": url}},
-        "local-lib": {"version": "1.0", "direct_url": {"url": "local"}},
+        "local-lib": {"version": "1.0"},
         "repo": {"editable": True, "commit": "0123456789012345678901234567890123456789"},
     }
     table = section.facts["distributions"]

@@ -26,7 +26,7 @@ from envaudit.sources.tables import (
 )
 
 KIND = "conda env export"
-IS_LOCK = False
+IS_LOCK = True
 
 _LINE = r"^[ \t]*-[ \t]+['\"]?(?:[\w.:/+-]+::)?[\w.-]+=[\w.!+-]+=[\w.+-]+['\"]?[ \t]*(?:#.*)?$"
 _PACKAGE = re.compile(

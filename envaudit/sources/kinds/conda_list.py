@@ -28,7 +28,7 @@ from envaudit.sources.tables import (
 )
 
 KIND = "conda list --json"
-IS_LOCK = False
+IS_LOCK = True
 
 
 def matches(text: str) -> bool:

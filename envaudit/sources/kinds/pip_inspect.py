@@ -18,7 +18,7 @@ from envaudit.sources.setting import Setting
 from envaudit.sources.tables import is_name, is_version, lock_section, normalised, packages_section
 
 KIND = "pip inspect"
-IS_LOCK = False
+IS_LOCK = True
 
 
 def matches(text: str) -> bool:

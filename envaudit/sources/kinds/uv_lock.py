@@ -2,8 +2,9 @@
 
 Expected is what the project's own dependencies lead to on the target, by way of markers, extras and
 forks. What only its extras and dependency groups lead to may be there, in the locked version: uv
-installs the group `dev` unless told otherwise, and the lock does not say what it was told. The
-project and the members of its workspace are no packages of the lock.
+installs the group `dev` unless told otherwise, and the lock does not say what it was told. Of those
+that conflicting extras lock in several versions, none is held to one. The project, the members of
+its workspace and what is installed as a checkout are no packages of the lock.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ KIND = "uv.lock"
 IS_LOCK = True
 
 Package = Mapping[str, Any]
+
+_EXTRA = re.compile(r"extra\s*[!=]=\s*'[^']*'")
 
 
 class _Node(NamedTuple):
@@ -66,12 +69,12 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
     roots = graph.roots()
     needed = graph.reached(graph.first(roots, groups=False), unsure=False)
     maybe = graph.reached(graph.first(roots, groups=False), unsure=True)
-    further = graph.reached(graph.first(roots, groups=True), unsure=True)
-    own = {graph.name_of(index) for index in graph.members()}
+    further = graph.reached(graph.first(roots, groups=True), unsure=True, any_extra=True)
+    own = {graph.name_of(index) for index in graph.checkouts()}
     expected: dict[str, Any] = {name: graph.facts(index) for name, index in graph.by_name(needed, where)}
     unsure = sorted({graph.name_of(index) for index in maybe} - set(expected) - own)
     errors = [f"whether {name} is needed here is unknown" for name in unsure]
-    optional = {graph.name_of(index): graph.facts(index) for index in further}
+    optional, several = graph.alternatives(further)
     return [
         packages_section(
             {**dict.fromkeys(unsure), **{name: facts for name, facts in expected.items() if name not in own}},
@@ -87,7 +90,7 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
                 for name, facts in optional.items()
                 if name not in expected and name not in own and name not in unsure
             },
-            unlisted={*TOOLING, *own},
+            unlisted={*TOOLING, *own, *(several - set(expected))},
         ),
     ]
 
@@ -129,6 +132,17 @@ class _Graph:
         ]
         return top or local
 
+    def checkouts(self) -> list[int]:
+        """Whatever is installed from a folder as it stands there: no lock can hold it."""
+        return [
+            *self.members(),
+            *(
+                index
+                for index, package in enumerate(self.packages)
+                if {"editable", "virtual"} & set(table_at(package, "source"))
+            ),
+        ]
+
     def roots(self) -> list[Mapping[str, Any]]:
         """The tables whose dependencies are the user's own; a script has them in its manifest."""
         manifest = table_at(self.document, "manifest")
@@ -145,13 +159,21 @@ class _Graph:
                     found += tables_at(root, key, name)
         return found
 
-    def reached(self, first: list[Mapping[str, Any]], *, unsure: bool) -> set[int]:
-        """The packages that dependencies lead to; `unsure` ones whose marker cannot be told, too."""
+    def reached(self, first: list[Mapping[str, Any]], *, unsure: bool, any_extra: bool = False) -> set[int]:
+        """The packages that dependencies lead to.
+
+        Args:
+            first: the dependencies to begin with.
+            unsure: those whose marker cannot be told are taken too.
+            any_extra: whatever extras and groups a marker asks for, it gets; in a project with
+                conflicting ones uv writes them into markers under names of its own.
+        """
         seen: set[_Node] = set()
         waiting = list(first)
         while waiting:
             dependency = waiting.pop()
-            holds = self.setting.holds(text_at(dependency, "marker"))
+            marker = text_at(dependency, "marker")
+            holds = self.setting.holds(_EXTRA.sub("os_name != ''", marker) if any_extra else marker)
             if holds is False or (holds is None and not unsure):
                 continue
             for index in self._meant(dependency, unsure):
@@ -188,6 +210,16 @@ class _Graph:
         ]
         answers = {self.setting.holds(marker) for marker in markers}
         return not answers or True in answers or (unsure and None in answers)
+
+    def alternatives(self, indexes: Iterable[int]) -> tuple[dict[str, Any], set[str]]:
+        """What is said of each package, and the names of those that are there in several versions."""
+        found: dict[str, Any] = {}
+        several: set[str] = set()
+        for index in indexes:
+            name, facts = self.name_of(index), self.facts(index)
+            if found.setdefault(name, facts) != facts:
+                several.add(name)
+        return {name: facts for name, facts in found.items() if name not in several}, several
 
     def by_name(self, indexes: Iterable[int], where: str) -> list[tuple[str, int]]:
         """Each package once.
