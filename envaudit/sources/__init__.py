@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -25,6 +26,8 @@ from envaudit.model.canonical import check_fact
 from envaudit.model.section import Section
 from envaudit.sources import kinds as _kinds
 from envaudit.sources.setting import Setting
+
+_ENVIRONMENT_FILE = re.compile(r"^dependencies[ \t]*:", re.MULTILINE)
 
 __all__ = ["Kind", "Setting", "kinds", "recognised", "sections_of"]
 
@@ -73,7 +76,9 @@ def recognised(text: str, where: str, among: Sequence[Kind]) -> Kind:
         "no report that is known",
         where=where,
         why=f"tried an envaudit snapshot, {', '.join(kind.KIND for kind in among)}",
-        next_step="Give the program's whole output, as it printed it.",
+        next_step="An environment file asks for packages and tells of none: lock it with 'envaudit lock'."
+        if _ENVIRONMENT_FILE.search(text)
+        else "Give the program's whole output, as it printed it.",
     )
 
 

@@ -74,6 +74,12 @@ def test_text_of_no_kind_is_refused_with_what_was_tried(text: str) -> None:
         recognised(text, "here", list(KINDS.values()))
 
 
+def test_environment_file_is_to_be_locked() -> None:
+    """It says what is wanted."""
+    with pytest.raises(InputError, match="lock it with 'envaudit lock'"):
+        recognised("name: a\ndependencies:\n  - numpy\n", "here", list(KINDS.values()))
+
+
 def test_text_of_two_kinds_is_refused() -> None:
     """Nobody guesses which of two reports was meant."""
     with pytest.raises(InputError, match="more than one kind of report: collect_env, conda list --explicit"):
