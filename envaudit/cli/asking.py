@@ -125,7 +125,8 @@ def _ask_here(options: argparse.Namespace) -> Snapshot:
 def _sections(options: argparse.Namespace) -> Tuple[str, ...]:
     """The sections to ask for; `host` and `python` come along, for they say how the probe was started.
 
-    Without them nobody could tell whether facts of a launch may be compared. A name that is none is
+    Without them nobody could tell whether facts of a launch may be compared; a command that compares
+    none says so by `nothing_else`. A name that is none is
     refused here, before any node is asked: the nodes are not at fault.
     """
     wanted = set(getattr(options, "section", None) or ())
@@ -142,7 +143,9 @@ def _sections(options: argparse.Namespace) -> Tuple[str, ...]:
                 where="--section",
                 next_step=f"Did you mean '{near[0]}'?" if near else f"Sections: {', '.join(known)}.",
             )
-    return tuple(sorted(wanted | {"host", "python"})) if wanted else ()
+    if not wanted or getattr(options, "nothing_else", False):
+        return tuple(sorted(wanted))
+    return tuple(sorted(wanted | {"host", "python"}))
 
 
 def prefix_of(options: argparse.Namespace, *, local: bool) -> Optional[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 
 from envaudit._version import __version__
 from envaudit.cli import asking
@@ -34,10 +33,10 @@ def execute(options: argparse.Namespace) -> int:
     began = time.monotonic()
     check_output_options(options)
     # Nothing else is read: a busy node would answer its pings late.
-    options.section = [SECTION]
+    options.section, options.nothing_else = [SECTION], True
     options.pings = THOROUGH
     options.time_services = "whole"
-    snapshot = _without_other_sections(asking.ask_selected(options))
+    snapshot = asking.ask_selected(options)
     nodes = snapshot.fingerprints
     evidence = Evidence(nodes, snapshot.missing, sections=(SECTION,), comparing=False, clocks_asked=True)
     findings, verdict = judged(evidence, options)
@@ -57,7 +56,7 @@ def execute(options: argparse.Namespace) -> int:
         nodes=tuple(each.node for each in nodes),
         sections=(SECTION,),
         comparing=False,
-        outcome=_outcome(clocks, findings),
+        outcome=_outcome(clocks, basis, findings),
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         clocks=clocks,
@@ -65,15 +64,6 @@ def execute(options: argparse.Namespace) -> int:
     )
     emit(report, options)
     return verdict.exit_code
-
-
-def _without_other_sections(snapshot: Snapshot) -> Snapshot:
-    """The section that was asked for; how the probe was started does not matter here."""
-    kept = tuple(
-        replace(each, sections={name: part for name, part in each.sections.items() if name == SECTION})
-        for each in snapshot.fingerprints
-    )
-    return Snapshot(kept, snapshot.missing)
 
 
 def _offsets(snapshot: Snapshot) -> tuple[str, dict[str, Offset]]:
@@ -99,13 +89,16 @@ def _clock(fingerprint: Fingerprint, offset: Offset | None, *, apart: bool) -> C
     )
 
 
-def _outcome(clocks: tuple[Clock, ...], findings: tuple[Finding, ...]) -> str:
-    """`16 clocks within 0.012 ms ± 0.064 ms`."""
-    known = [(abs(clock.offset_ns), clock.bound_ns) for clock in clocks if clock.offset_ns is not None]
+def _outcome(clocks: tuple[Clock, ...], basis: str, findings: tuple[Finding, ...]) -> str:
+    """`16 clocks within 0.152 ms ± 0.264 ms`, or how far a single one is from this machine's."""
+    known = [(clock.offset_ns, clock.bound_ns) for clock in clocks if clock.offset_ns is not None]
     text = "1 clock" if len(clocks) == 1 else f"{len(clocks)} clocks"
     if known:
-        far, bound = in_words(max(known)[0]), in_words(max(bound_ns for _, bound_ns in known))
-        text += f" within {far} ± {bound}"
+        bound = in_words(max(bound_ns for _, bound_ns in known))
+        if basis == "here":
+            text += f", {in_words(known[0][0], signed=True)} ± {bound} from this machine's"
+        else:
+            text += f" within {in_words(max(abs(offset_ns) for offset_ns, _ in known))} ± {bound}"
     for severity, noun in (("warning", "warning"), ("info", "remark")):
         count = sum(finding.severity == severity for finding in findings)
         text += f", {count} {noun}{'s' if count > 1 else ''}" if count else ""

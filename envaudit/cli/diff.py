@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "references",
         nargs="+",
         metavar="REF",
-        help="NODESET (live), NODESET@TAG, NODESET@latest, NODESET@TIME, or a snapshot file",
+        help="NODESET (live), NODESET@TAG, NODESET@latest, NODESET@TIME, or a file: a snapshot, a report",
     )
     group = parser.add_argument_group("what is compared")
     group.add_argument("--stored", action="store_true", help="node sets mean their newest stored snapshot")

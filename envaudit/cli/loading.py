@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from envaudit.cli import asking
 from envaudit.cli.references import Reference
-from envaudit.errors import UsageError
+from envaudit.errors import InputError, UsageError
 from envaudit.model import Fingerprint, Missing, Snapshot
-from envaudit.store import Store, read_snapshot_file
+from envaudit.store import Store
+from envaudit.store.snapshot_file import decode_document, read_document
+
+# Where a snapshot says what it is; the whole head of many nodes is longer.
+_SNAPSHOT = re.compile(rb'\A\s*\{\s*"head"\s*:|"format"\s*:\s*"envaudit\.snapshot"')
+_HEAD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ def load(references: Sequence[Reference], options: argparse.Namespace) -> List[L
 
     Raises:
         UsageError: a tag, time or node that the store does not have.
-        InputError: a file that is no snapshot.
+        InputError: a file that is neither a snapshot nor a report that is known.
     """
     stored = getattr(options, "stored", False)
     if stored:
@@ -70,7 +76,7 @@ def load(references: Sequence[Reference], options: argparse.Namespace) -> List[L
     loaded: Dict[int, Loaded] = {}
     for index, reference in enumerate(references):
         if reference.path is not None:
-            loaded[index] = _of_snapshot(reference, read_snapshot_file(reference.path))
+            loaded[index] = _of_snapshot(reference, read_file(reference.path))
         elif reference.when is not None:
             found = open_store(options).resolve_many(reference.nodes, reference.when)
             loaded[index] = Loaded(reference, found, {})
@@ -84,6 +90,26 @@ def load(references: Sequence[Reference], options: argparse.Namespace) -> List[L
                 {node: gone for node, gone in answered.missing.items() if node in wanted},
             )
     return [loaded[index] for index in range(len(references))]
+
+
+def read_file(path: str) -> Snapshot:
+    """A snapshot file, or a foreign report as the snapshot of one node, told by the content.
+
+    Raises:
+        InputError: it is neither, or cannot be read.
+    """
+    document = read_document(path, follow=True)
+    if not _SNAPSHOT.search(document[:_HEAD_BYTES]):
+        try:
+            from envaudit.cli import reports
+        except ImportError:
+            raise InputError(
+                "not an envaudit snapshot, and this one-file form reads no other report",
+                where=path,
+                next_step="Where the package is installed: envaudit import FILE -o node.json.",
+            ) from None
+        return Snapshot((reports.fingerprint_of_file(path, document),))
+    return decode_document(document, path)
 
 
 def _of_snapshot(reference: Reference, snapshot: Snapshot) -> Loaded:

@@ -20,6 +20,7 @@ COMMANDS: Dict[str, str] = {
     "diff": "what differs between nodes, snapshots and files",
     "show": "print the facts of a node or snapshot",
     "clock": "how far the clocks of nodes are apart, and what keeps them",
+    "import": "a foreign report or lock as a snapshot: collect_env, pip, conda, uv, pixi",
     "log": "what changed on a node, and when",
     "store": "verify or prune the store",
     "lint": "judge an environment.yml, each finding with its line, without a solve",
@@ -103,7 +104,7 @@ def overview() -> str:
     """What `envaudit --help` prints: the commands that are here, which in the one-file form are a few."""
     from importlib.util import find_spec
 
-    here = {name: text for name, text in COMMANDS.items() if find_spec(f"envaudit.cli.{name}")}
+    here = {name: text for name, text in COMMANDS.items() if find_spec(_module_of(name))}
     width = max(map(len, here))
     lines = [f"  {name:<{width}}  {text}" for name, text in here.items()]
     return (
@@ -121,9 +122,14 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, where=self.prog, next_step=f"See '{self.prog} --help'.")
 
 
+def _module_of(name: str) -> str:
+    # A module cannot be called like a word of the language.
+    return f"envaudit.cli.{name}_" if name == "import" else f"envaudit.cli.{name}"
+
+
 def _command_module(name: str):  # type: ignore[no-untyped-def]
     try:
-        return importlib.import_module(f"envaudit.cli.{name}")
+        return importlib.import_module(_module_of(name))
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("envaudit."):
             raise

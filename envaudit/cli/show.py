@@ -22,7 +22,9 @@ from envaudit.store import write_snapshot_file
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options of `envaudit show`."""
-    parser.add_argument("reference", metavar="REF", help="a node, NODESET@TAG, or a snapshot file")
+    parser.add_argument(
+        "reference", metavar="REF", help="a node, NODESET@TAG, or a file: a snapshot, a report"
+    )
     parser.add_argument("--stored", action="store_true", help="the newest stored snapshot of the nodes")
     add_section_option(parser)
     parser.add_argument(

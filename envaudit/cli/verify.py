@@ -13,15 +13,20 @@ from envaudit.cli.judging import judged
 from envaudit.cli.locks import add_lock_options, categories_of, platform_here
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.progress import shown_files
+from envaudit.cli.reports import (
+    ForeignFile,
+    check_is_lock,
+    python_of_prefix,
+    read_lock_report,
+    setting_of_node,
+)
 from envaudit.cli.selection import add_node_options, this_node
 from envaudit.diff import compare_to_reference
 from envaudit.errors import UsageError
-from envaudit.lock.expected import expected_fingerprint, held_against, platform_of
-from envaudit.lock.lockfile import Lock, read_lock
+from envaudit.lock.expected import held_against, platform_of
 from envaudit.model import Fingerprint, Snapshot
 from envaudit.model.codec import fingerprint_of_answer
 from envaudit.model.finding import THRESHOLDS
-from envaudit.probe.channels import canonical_channel
 from envaudit.report import Report, Stage
 from envaudit.rules import Evidence
 
@@ -33,7 +38,12 @@ INTEGRITY, LOCK = "integrity", "lock"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options of `envaudit verify`."""
-    parser.add_argument("lock", metavar="LOCK", help="a conda-lock.yml")
+    parser.add_argument(
+        "lock",
+        metavar="LOCK",
+        help="conda-lock.yml, pixi.lock, uv.lock, pylock.toml, requirements.txt of pins, "
+        "an explicit list, an export",
+    )
     group = parser.add_argument_group("what is verified")
     group.add_argument("--prefix", metavar="DIR", help="this environment; nothing of it is executed")
     asking.add_integrity_options(group, ("none", "size", "hash"), default="hash")
@@ -47,8 +57,9 @@ def execute(options: argparse.Namespace) -> int:
     """Read both sides, compare, judge, report."""
     began = time.monotonic()
     check_output_options(options)
-    lock = read_lock(options.lock)
+    lock = read_lock_report(options.lock, categories_of(options))
     platform = platform_here(options)
+    check_is_lock(lock)
     snapshot = _found(options)
     expected = {node.node: _expected(lock, options, node, platform) for node in snapshot.fingerprints}
     suffix = f"@{lock.path.rpartition('/')[2]}"
@@ -116,23 +127,21 @@ def _found(options: argparse.Namespace) -> Snapshot:
     return Snapshot((fingerprint_of_answer(answer, node=this_node(), source="probe", where="probe"),))
 
 
-def _expected(lock: Lock, options: argparse.Namespace, found: Fingerprint, platform: str) -> Fingerprint:
-    return expected_fingerprint(
-        lock,
-        options.platform or platform_of(found, platform),
-        found.node,
-        channel_name=canonical_channel,
-        tool=__version__,
-        captured_at=found.captured_at,
-        categories=categories_of(options),
-    )
+def _expected(
+    lock: ForeignFile, options: argparse.Namespace, found: Fingerprint, platform: str
+) -> Fingerprint:
+    known = python_of_prefix(options.prefix) if options.prefix else None
+    setting = setting_of_node(found, options.platform or platform_of(found, platform), known)
+    return lock.expected(found.node, setting)
 
 
-def _amount(lock: Lock, expected: Sequence[Fingerprint]) -> str:
+def _amount(lock: ForeignFile, expected: Sequence[Fingerprint]) -> str:
     """`12 packages of train.conda-lock.yml for linux-64`."""
     counts = {
         str(each.sections[LOCK].facts["platform"]): sum(
-            len(table) for name in COMPARED for table in _tables(each, name)
+            sum(facts is not None for facts in table.values())
+            for name in COMPARED
+            for table in _tables(each, name)
         )
         for each in expected
     }
@@ -141,7 +150,8 @@ def _amount(lock: Lock, expected: Sequence[Fingerprint]) -> str:
 
 
 def _tables(fingerprint: Fingerprint, section: str) -> list[dict[str, object]]:
-    return [table for table in fingerprint.sections[section].facts.values() if isinstance(table, dict)]
+    held = fingerprint.sections.get(section)
+    return [table for table in (held.facts.values() if held else ()) if isinstance(table, dict)]
 
 
 def _examined(fingerprints: Sequence[Fingerprint]) -> tuple[Stage, ...]:

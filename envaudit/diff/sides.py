@@ -27,6 +27,8 @@ class Side(NamedTuple):
         silent: an unknown that another finding reports, so that it makes no drift by itself.
         lacks: why a fact that is not inside `value` is unknown; empty when it is absent.
         lacks_silent: `silent` of such a fact.
+        whole: keys of maps in `value` that were read to the end, whatever else is unknown.
+        is_whole: whether `value` is such a map.
     """
 
     nodes: Tuple[str, ...]
@@ -36,6 +38,8 @@ class Side(NamedTuple):
     silent: bool = False
     lacks: str = ""
     lacks_silent: bool = False
+    whole: Tuple[str, ...] = ()
+    is_whole: bool = False
 
     @property
     def key(self) -> Tuple[str, str]:
@@ -48,11 +52,12 @@ class Side(NamedTuple):
 
         In a section that was read in part, null is no answer either.
         """
-        if isinstance(self.value, dict) and name in self.value:
+        is_told = isinstance(self.value, dict) and name in self.value
+        if isinstance(self.value, dict) and is_told:
             value = self.value[name]
             if value is not None or self.lacks != NOT_READ:
-                return self._replace(value=value)
-        if self.state == "present" and self.lacks:
+                return self._replace(value=value, whole=(), is_whole=name in self.whole)
+        if self.state == "present" and self.lacks and (is_told or not self.is_whole):
             return Side(self.nodes, "unknown", None, self.lacks, self.lacks_silent)
         if self.state == "present":
             return Side(self.nodes, "absent")
@@ -81,7 +86,7 @@ def merged(sides: Iterable[Side]) -> List[Side]:
     """Sides that say the same, for the same reasons, joined."""
     joined: Dict[object, Side] = {}
     for side in sides:
-        key = (side.key, side.lacks, side.silent)
+        key = (side.key, side.lacks, side.silent, side.whole, side.is_whole)
         twin = joined.get(key)
         joined[key] = side if twin is None else twin._replace(nodes=twin.nodes + side.nodes)
     return list(joined.values())
@@ -117,7 +122,7 @@ def _side(section: Optional[Section], nodes: Tuple[str, ...], newest_schema: int
     if section.status == "absent":
         return Side(nodes, "absent")
     if section.status == "partial":
-        return Side(nodes, "present", section.facts, lacks=NOT_READ, lacks_silent=True)
+        return Side(nodes, "present", section.facts, lacks=NOT_READ, lacks_silent=True, whole=section.whole)
     if section.schema < newest_schema:
         return Side(nodes, "present", section.facts, lacks=f"older schema {section.schema}")
     return Side(nodes, "present", section.facts)

@@ -116,7 +116,13 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def held_against(expected: Fingerprint, found: Fingerprint) -> tuple[Fingerprint, Fingerprint]:
-    """Both sides cut down to what can be compared, the lock's and the node's."""
+    """Both sides cut down to what can be compared, the lock's and the node's.
+
+    A lock may be of any kind: one that has no section `conda` or `packages` says nothing of it.
+    Its section `lock` may name distributions that are `optional`, which count where they are
+    there, and `unlisted` ones, which are nothing beyond the lock. A null distribution is one of
+    which the lock does not say whether this node needs it.
+    """
     want_conda, want_pip = (
         _table(expected, "conda", "packages"),
         _table(expected, "packages", "distributions"),
@@ -126,26 +132,64 @@ def held_against(expected: Fingerprint, found: Fingerprint) -> tuple[Fingerprint
         name: _comparable(facts, have_conda[name]) if name in have_conda else (facts, None)
         for name, facts in want_conda.items()
     }
-    over = _over_conda(want_conda, want_pip, have_pip)
-    left: dict[str, dict[str, Any]] = {
-        "conda": {"packages": {name: pair[0] for name, pair in conda.items()}},
-        "packages": {"distributions": {**want_pip, **over}},
-    }
-    right: dict[str, dict[str, Any]] = {
-        "conda": {
+    own, theirs = _distributions(expected, want_conda, want_pip, have_pip)
+    left: dict[str, dict[str, Any]] = {"packages": {"distributions": own}}
+    right: dict[str, dict[str, Any]] = {"packages": {"distributions": theirs}}
+    if "conda" in expected.sections:
+        left["conda"] = {"packages": {name: pair[0] for name, pair in conda.items()}}
+        right["conda"] = {
             "packages": {
                 name: conda[name][1] if name in conda else _kept(facts) for name, facts in have_conda.items()
             }
-        },
-        "packages": {
-            "distributions": {
-                name: {"version": facts.get("version")}
-                for name, facts in have_pip.items()
-                if name in left["packages"]["distributions"] or is_of_pip(facts)
-            }
-        },
-    }
+        }
     return _with(expected, left, found), _with(found, right, found)
+
+
+def _distributions(
+    expected: Fingerprint,
+    want_conda: Mapping[str, Any],
+    want_pip: Mapping[str, Any],
+    have_pip: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The distributions of both sides; of a version that two texts tell, the lock's text."""
+    optional = _table(expected, "lock", "optional")
+    own = {
+        **{name: facts for name, facts in want_pip.items() if facts is not None},
+        **{name: facts for name, facts in optional.items() if name in have_pip},
+        **_over_conda(want_conda, want_pip, have_pip),
+    }
+    about = expected.sections.get("lock")
+    unlisted = about.facts.get("unlisted") if about is not None else None
+    passed = {
+        *(name for name, facts in want_pip.items() if facts is None),
+        *(unlisted if isinstance(unlisted, list) else ()),
+    }
+    theirs: dict[str, Any] = {}
+    for name, facts in have_pip.items():
+        if name in own:
+            have = _version_alone(facts if isinstance(facts, dict) else {})
+            want = _version_alone(own[name])
+            same = not want or _is_one_version(want["version"], have.get("version"))
+            theirs[name] = want if same else have
+        elif "packages" in expected.sections and name not in passed and is_of_pip(facts):
+            theirs[name] = {"version": facts.get("version")}
+    return {name: _version_alone(facts) for name, facts in own.items()}, theirs
+
+
+def _version_alone(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {"version": facts["version"]} if facts.get("version") is not None else {}
+
+
+def _is_one_version(want: object, have: object) -> bool:
+    """Whether two texts are one version to PEP 440: `2022.07` is `2022.7`, but a local tag counts."""
+    if want == have:
+        return True
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(str(want)) == Version(str(have))
+    except InvalidVersion:
+        return False
 
 
 def _conda_facts(package: LockedPackage, channel_name: Callable[[str], str]) -> dict[str, Any]:

@@ -257,7 +257,7 @@ class _Reader(KeyedReader):
             md5=self.digest(hashes, "md5", prefix),
             # conda-lock keeps a repository's commit in the place of the sha256.
             sha256=None if url.startswith("git+") else self.digest(hashes, "sha256", prefix),
-            categories=frozenset({value.get("category") or "main"}),
+            categories=frozenset({self.text(value, "category", prefix) if value.get("category") else "main"}),
             source_url=self.text(source, "url", f"{prefix}source.") if isinstance(source, dict) else None,
             recorded_build=self.text(value, "build", prefix, _VERSION) if value.get("build") else None,
         )

@@ -59,12 +59,15 @@ def encode_snapshot(snapshot: Snapshot, *, captured_at: str, tool: str) -> str:
     for fingerprint in snapshot.fingerprints:
         rows = {}
         for name, section in fingerprint.sections.items():
-            sections[section.digest] = {
+            row: Dict[str, object] = {
                 "name": name,
                 "schema": section.schema,
                 "status": section.status,
                 "facts": section.facts,
             }
+            if section.whole:
+                row["whole"] = list(section.whole)
+            sections[section.digest] = row
             detail = {"notes": section.notes, "errors": list(section.errors)}
             detail_digest = digest_of(detail)
             details[detail_digest] = detail
@@ -207,6 +210,7 @@ def section_of_mapping(row: object, where: str) -> Section:
         facts=row.get("facts", {}),
         notes=row.get("notes", {}),
         errors=_texts(row.get("errors", []), f"{where}.errors"),
+        whole=_texts(row.get("whole", []), f"{where}.whole"),
     )
 
 

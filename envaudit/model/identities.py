@@ -18,7 +18,7 @@ COMMON = frozenset(
         *("localhost", "login", "main", "master", "nccl", "nobody", "node", "none", "nvidia"),
         *("ocp", "pip", "python", "root", "rocky", "runner", "service", "slurm", "system", "test"),
         *("torch", "train", "ubuntu", "unknown", "user", "users", "vagrant", "venv", "version"),
-        *("vscode",),
+        *("vscode", "beegfs_nodev", "devtmpfs", "nvidia-smi", "nvml", "overlay", "ramfs", "shm", "tmpfs"),
     )
 )
 # What stands in the place of a value that there is not.
@@ -67,7 +67,11 @@ _PACKAGED = frozenset(
         *("{site}", "{prefix}"),
     )
 )
-_LIBRARY = re.compile(r"(?:python\d[\w.]*|cuda(?:-[\d.]+)?|lib[\w+.-]+\.so(?:\.[\d.]+)?|\{site\d\})\Z")
+# Block devices as the kernel names them; /dev/mapper/GROUP-VOLUME is named by people.
+_DEVICE = re.compile(r"(?:nvme\d+n\d+(?:p\d+)?|(?:sd|vd|xvd)[a-z]{1,3}\d*|(?:md|dm-|loop|sr)\d+|mapper)\Z")
+_LIBRARY = re.compile(
+    r"(?:python\d[\w.]*|(?:cuda|rocm)(?:-[\d.]+)?|lib[\w+.-]+\.so(?:\.[\d.]+)?|\{site\d\})\Z"
+)
 
 # Groups between colons end where no more of them follow: `fe80::1: no route` holds an address.
 _START = r"(?<!\w)(?<![0-9a-fA-F:]:)"
@@ -255,6 +259,7 @@ class Scrubber:
         """A path with the folders of users and projects replaced, and the known ones kept."""
         parts = path.split("/")
         kept_below = parts[0] == "" and len(parts) > 1 and parts[1] in _SYSTEM_ROOTS
+        is_device = parts[:2] == ["", "dev"]
         shown: List[str] = []
         for index, part in enumerate(parts):
             after_home = index == 2 and parts[1] in ("home", "Users")
@@ -262,7 +267,7 @@ class Scrubber:
                 shown.append(part)
             elif after_home and part.lower() not in COMMON:
                 shown.append(self._tokens.get(part.lower()) or self._pseudonyms.of("user", part))
-            elif kept_below or part in _PLAIN_FOLDERS or _LIBRARY.match(part):
+            elif kept_below or part in _PLAIN_FOLDERS or (_DEVICE if is_device else _LIBRARY).match(part):
                 shown.append(self.tokens_of(part))
             else:
                 shown.append(self.folder(part))

@@ -110,7 +110,8 @@ class _Redaction:
     def fingerprint(self, fingerprint: Fingerprint) -> Fingerprint:
         """One node's sections under its pseudonym."""
         sections = {name: self._section(each) for name, each in fingerprint.sections.items()}
-        return replace(fingerprint, node=self._nodes[fingerprint.node], sections=sections)
+        tool = self._scrubber.text(fingerprint.tool)
+        return replace(fingerprint, node=self._nodes[fingerprint.node], tool=tool, sections=sections)
 
     def missing(self, gone: Missing) -> Missing:
         """Why a node is missing, in words that name nobody."""

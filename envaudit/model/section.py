@@ -25,6 +25,10 @@ class Section:
 
     `facts` are hashed and compared. `notes` (serials, temperatures, free space) are kept and
     shown, never hashed, never drift. Units stand in the keys.
+
+    `whole` names maps among the facts of a `partial` section that were read to the end all the
+    same: a list of every package says nothing of the interpreter, but what it does not list is
+    absent. A null in such a map is unknown, as elsewhere.
     """
 
     name: str
@@ -33,11 +37,13 @@ class Section:
     facts: Dict[str, Fact] = field(default_factory=dict)
     notes: Dict[str, Fact] = field(default_factory=dict)
     errors: Tuple[str, ...] = ()
+    whole: Tuple[str, ...] = ()
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the canonical JSON of [name, schema, status, facts]."""
-        return digest_of([self.name, self.schema, self.status, self.facts])
+        """sha256 of the canonical JSON of [name, schema, status, facts], and of `whole` if there is any."""
+        more = [sorted(self.whole)] if self.whole else []
+        return digest_of([self.name, self.schema, self.status, self.facts, *more])
 
     def with_details(self, notes: Dict[str, Fact], errors: Tuple[str, ...]) -> Section:
         """The same facts with other notes and errors; the facts are not hashed a second time."""

@@ -15,7 +15,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-_GRACE_S = 1.0
+GRACE_S = 1.0
 _EXIT_S = 0.3
 _READ_BYTES = 1 << 16
 # A child keeps no handler of the process it came from: neither for being ended nor, as pytest and
@@ -169,7 +169,7 @@ def end(pid: int) -> Optional[int]:
         return status
     for one in _tree(pid):
         _signal(one, signal.SIGKILL)
-    return wait(pid, _GRACE_S)
+    return wait(pid, GRACE_S)
 
 
 def reap(pid: int) -> Optional[int]:
@@ -196,7 +196,7 @@ def how_it_ended(status: Optional[int]) -> str:
 
 def arm(deadline_s: float) -> None:
     """Set this child's own alarm: it ends a second after `deadline_s` from now."""
-    signal.setitimer(signal.ITIMER_REAL, deadline_s + _GRACE_S)
+    signal.setitimer(signal.ITIMER_REAL, deadline_s + GRACE_S)
 
 
 def become_child(deadline_s: float) -> None:

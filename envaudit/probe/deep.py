@@ -30,6 +30,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -48,6 +49,7 @@ SCHEMA = 1
 DEADLINE_S = 100.0
 
 CHILD_TIMEOUT_S = 80.0
+_TELLING_S = 1.0
 # torch and what it loads may print a lot; more than this is no answer.
 _LIMIT_BYTES = 4 << 20
 _TEXT_MAX = 300
@@ -110,13 +112,14 @@ def _ask(context: Context) -> _Said:
     argv = [context.interpreter["executable"], "-B", "-c", _LEAVE_WORKDIR + (source or "")]
     environ = dict(context.environ, LC_ALL="C", LANGUAGE="C")
     cwd = context.workdir if os.path.isdir(context.workdir) else "/"
+    timeout_s = _timeout_s()
     try:
-        pid, out, err = program.start([*argv, nonce, json.dumps(families)], environ, CHILD_TIMEOUT_S, cwd=cwd)
+        pid, out, err = program.start([*argv, nonce, json.dumps(families)], environ, timeout_s, cwd=cwd)
     except ProgramFailed as error:
         return _Said({}, "import", str(error))
     ended = False
     try:
-        deadline = time.monotonic() + CHILD_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         (stdout, stderr), late = child.read_until([out, err], deadline, _LIMIT_BYTES)
         too_long = max(len(stdout), len(stderr)) > _LIMIT_BYTES
         ended = not late and not too_long
@@ -126,13 +129,19 @@ def _ask(context: Context) -> _Said:
         status = child.reap(pid) if ended else child.end(pid)
     told, step = _parsed(stdout, nonce)
     if late:
-        return _Said(told, step, f"no answer within {CHILD_TIMEOUT_S:g} s")
+        return _Said(told, step, f"no answer within {timeout_s:.0f} s")
     if too_long:
         return _Said(told, step, f"more than {_LIMIT_BYTES >> 20} MiB of output")
     if status == 0 and ("libraries" in told or told.get("import", "ok") != "ok"):
         return _Said(told, step, "")
     complaint = stderr.decode("utf-8", "replace").strip().splitlines()
     return _Said(told, step, "; ".join([child.how_it_ended(status), *complaint[-1:]]))
+
+
+def _timeout_s() -> float:
+    """What is left of the section's own time, which the run's may have cut short, less some to tell."""
+    left_s = signal.getitimer(signal.ITIMER_REAL)[0] - child.GRACE_S - _TELLING_S
+    return min(CHILD_TIMEOUT_S, left_s) if left_s > 0 else CHILD_TIMEOUT_S
 
 
 def _pattern(stem: str) -> str:

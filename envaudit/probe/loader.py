@@ -294,16 +294,21 @@ def parse_cache(block: bytes, machine: int) -> Dict[str, List[str]]:
     (count,) = struct.unpack_from("=I", block, start + len(_CACHE_MAGIC))
     count = min(count, (len(block) - start - 48) // 24)
     found: Dict[str, List[str]] = {}
+    # One character a byte, so that the offsets hold; decoding each text by itself costs twice as much.
+    text = block[start:].decode("latin-1")
+    wanted = _CACHE_FLAGS.get(machine)
     for flags, name_at, path_at, _, _ in struct.iter_unpack(
         "=iIIIQ", block[start + 48 : start + 48 + 24 * count]
     ):
-        if flags & 0xFF00 == _CACHE_FLAGS.get(machine, flags & 0xFF00):
-            name, path = _cache_text(block, start + name_at), _cache_text(block, start + path_at)
+        if wanted is None or flags & 0xFF00 == wanted:
+            path = _text_at(text, path_at)
             if path.startswith("/"):
-                found.setdefault(name, []).append(path)
+                found.setdefault(_text_at(text, name_at), []).append(path)
     return found
 
 
-def _cache_text(block: bytes, at: int) -> str:
-    end = block.find(b"\0", at, at + 4096)
-    return block[at:end].decode("utf-8", "surrogateescape") if end >= 0 else ""
+def _text_at(table: str, at: int) -> str:
+    """The C string at an offset, decoded as the names of files are; empty where it does not end."""
+    end = table.find("\0", at, at + 4096)
+    text = table[at:end] if end >= 0 else ""
+    return text if text.isascii() else text.encode("latin-1").decode("utf-8", "surrogateescape")

@@ -25,6 +25,9 @@ DEFAULT_DEADLINE_S = 5.0
 # Section to its module.
 ON_REQUEST = {"deep": "envaudit.probe.deep", "integrity": "envaudit.probe.integrity"}
 
+# Sections that do not want to know how the interpreter describes itself: it is not started for them.
+ASK_NO_INTERPRETER = frozenset({"clock"})
+
 
 def section_names() -> List[str]:
     """The names of all sections, sorted; works in a folder and inside a zip, and imports none."""

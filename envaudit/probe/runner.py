@@ -57,10 +57,11 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
     context = subject.of_request(request, names)
     if context.live and not context.static:
         interpreter.check_trust(sys.executable)
-        asked = interpreter.Asked(context.workdir)
+        if not registry.ASK_NO_INTERPRETER.issuperset(names):
+            asked = interpreter.Asked(context.workdir)
     _load_ahead(names)
     if _is_shared(context):
-        _stamp()
+        _stamp().prepare(context)
     answers = _Round(context, asked, cap_s)
     for chain in _chains(names):
         answers.begin(chain)

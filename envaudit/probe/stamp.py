@@ -46,6 +46,16 @@ _MAX_SOURCE = 256
 _MAX_PATH = 4096
 
 
+def prepare(context: Context) -> None:
+    """Before any section is read: a node without a network file system has no part in it."""
+    try:
+        shared = any(mount.network for mount in mounts(context))
+    except OSError:
+        shared = False
+    if not shared:
+        context.options = {name: value for name, value in context.options.items() if name != OPTION}
+
+
 def read(name: str, context: Context, whole: Callable[[Context], Answer]) -> Answer:
     """What section `name` answers: `whole(context)`, or the stamp of a shared environment instead."""
     part = context.options.get(OPTION)
@@ -76,8 +86,6 @@ def stamp_of(context: Context) -> Optional[Dict[str, str]]:
     try:
         table = MountTable(mounts(context))
     except OSError:
-        return None
-    if not any(mount.network for mount in table.mounts):
         return None
     told = context.interpreter
     prefix = str(told.get("prefix") or "")

@@ -157,10 +157,11 @@ def built_with(context: Context, package: Package, site_names: Sequence[str]) ->
 
 def _said(context: Context, path: str, form: Pattern[str]) -> List[Tuple[str, str]]:
     try:
-        text = context.read_head(path, _RECORD_HEAD_BYTES).decode("utf-8", "replace")
+        head = context.read_head(path, _RECORD_HEAD_BYTES)
     except OSError:
         return []
-    return form.findall(text)
+    # A CPU build speaks of neither.
+    return form.findall(head.decode("utf-8", "replace")) if b"cudnn" in head or b"nccl" in head else []
 
 
 def architectures_of(context: Context, libraries: Dict[str, str], *, hip: bool) -> Optional[List[str]]:

@@ -208,7 +208,7 @@ def _kept(fingerprint: Fingerprint) -> str:
     """By what the clock is kept, in words."""
     facts = fingerprint.sections[SECTION].facts
     service = facts.get("service")
-    name = service if isinstance(service, str) and service != "none" else "no time service"
+    name = {"none": "no time service", "None": "no time service visible"}.get(str(service), str(service))
     told = facts.get("synchronised")
     if told is None:
         return f"{name}, whether synchronised is not known"

@@ -67,11 +67,15 @@ def section_without_evidence(evidence: Evidence, policy: Policy) -> Iterator[Fou
     why="What could not be read was not compared.",
 )
 def section_in_part(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """A section of which something could not be read; the evidence lines say what."""
+    """A section of which something could not be read; the evidence lines say what.
+
+    A foreign report or lock never says everything: only what could not be read of it counts.
+    """
     causes: Dict[Cause, List[str]] = {}
     for fingerprint in evidence.everything:
         for name, section in sorted(fingerprint.sections.items()):
-            if section.status == "partial" and evidence.covers(name):
+            told_in_part = fingerprint.source not in _LOOKING and not section.errors
+            if section.status == "partial" and evidence.covers(name) and not told_in_part:
                 causes.setdefault((name, section.errors), []).append(fingerprint.node)
     for (name, errors), nodes in causes.items():
         yield Found(f"{name} was read in part", tuple(nodes), name, errors)

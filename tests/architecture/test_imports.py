@@ -19,10 +19,11 @@ MAY_IMPORT = {
     "store": ("model", "errors"),
     "transport": ("model", "errors", "probe"),
     "lock": ("model", "errors"),
+    "sources": ("model", "errors"),
     "diff": ("model", "errors"),
     "rules": ("model", "errors"),
     "report": ("model", "errors"),
-    "cli": ("model", "errors", "probe", "store", "transport", "lock", "diff", "rules", "report"),
+    "cli": ("model", "errors", "probe", "store", "transport", "lock", "sources", "diff", "rules", "report"),
 }
 # The version is a constant that every room may carry.
 EVERYWHERE = {"envaudit", "_version"}

@@ -67,6 +67,25 @@ def compare_with_clush(folder: Path, envaudit: Sequence[str], runs: int) -> dict
         return in_turn(commands, runs)
 
 
+def clocks(folder: Path, envaudit: Sequence[str], runs: int) -> list[Run]:
+    """`envaudit clock` over sixteen nodes of the lab, `runs` times besides one to warm up.
+
+    Raises:
+        RuntimeError: the command failed, or the lab cannot run here.
+    """
+    reasons = missing("cluster")
+    if reasons:
+        raise RuntimeError("; ".join(reasons))
+    with Cluster(16) as cluster:
+        configuration = folder / "clock.toml"
+        configuration.write_text(
+            f'[nodes]\nssh-config = "{cluster.ssh_config}"\npython = "{cluster.python}"\n', encoding="utf-8"
+        )
+        words = [*envaudit, "clock", "--config", str(configuration), "--nodes", "node[01-16]"]
+        environment = {"HOME": str(folder), "PYTHONPATH": str(PROJECT)}
+        return in_turn({"clock": Command(words, str(folder), environment)}, runs)["clock"]
+
+
 def main() -> int:
     """Prints a table and one line of JSON; 0 within the limit, 1 beyond it, 5 where it cannot run."""
     parser = argparse.ArgumentParser(description="envaudit snapshot against clush, over ssh, four nodes")

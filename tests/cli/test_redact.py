@@ -154,6 +154,7 @@ def test_same_identity_has_one_pseudonym_across_sections_and_nodes() -> None:
         ("/opt/conda/envs/acme/lib/python3.11/x.py", "/opt/conda/envs/dir-1/lib/python3.11/x.py"),
         ("/usr/lib/x86_64-linux-gnu/libcudnn.so.9.10.2.21",) * 2,
         ("$HOME/a1/lib:/usr/cuda:/scratch/a1", "$HOME/dir-1/lib:/usr/cuda:/scratch/dir-1"),
+        ("/dev/nvme0n1p2 /dev/sda1 /dev/mapper/acme-root", "/dev/nvme0n1p2 /dev/sda1 /dev/mapper/dir-1"),
         ("filer01.den.example:/vol/acme on /mnt/acme", "host-1:/dir-1/dir-2 on /mnt/dir-2"),
         ("https://user:pw@git.acme.example/t/x.git", "https://host-1/path-1"),
         ("git@git.acme.example:team/x.git", "remote-1"),

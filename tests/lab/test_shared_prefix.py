@@ -159,6 +159,21 @@ def test_other_copy_at_the_same_path_is_read_by_its_own_node(filer: Filer) -> No
     assert [PACKAGES, PACKAGES, PACKAGES - 1] == counts
 
 
+def test_installed_files_of_a_shared_environment_are_looked_at_by_one_node(filer: Filer) -> None:
+    """What was edited is told of all; with every_node each of them reads each file."""
+    record = filer.folder / f"{filer.site}/wheel_3-2.3.dist-info/RECORD"
+    record.write_text("torch/version.py,sha256=AAAA,7\nwheel_3-2.3.dist-info/RECORD,,\n")
+    asked = {"also": ("integrity",), "options": {"integrity": "size"}}
+    shared = filer.ask("n1", "n2", "n3", **asked)
+    changed = [each.sections["integrity"].facts["changed"] for each in shared.fingerprints]
+    assert [{"pip:wheel-3": [f"{filer.site[len('envs/train/') :]}/torch/version.py"]}] * 3 == changed
+    readers = [each.sections["integrity"].notes["shared_prefix"] for each in shared.fingerprints]
+    assert [None, "n1", "n1"] == [note.get("read_by") for note in readers]  # type: ignore[union-attr]
+    whole = filer.ask("n1", "n2", "n3", **asked, every_node=True)
+    assert [each.digest for each in whole.fingerprints] == [each.digest for each in shared.fingerprints]
+    assert "shared_prefix" not in whole.fingerprints[1].sections["integrity"].notes
+
+
 def test_environment_that_changes_between_two_runs_is_read_anew(filer: Filer) -> None:
     """Nothing is kept from one run to the next."""
     filer.ask("n1", "n2")

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -244,14 +244,13 @@ def test_deep_as_root_does_not_import_what_others_can_write(environment: Environ
     assert "can be written by everybody" in answer.errors[0]
 
 
-def test_deep_through_the_runner_has_the_memory_it_needs(environment: Environment) -> None:
-    """The probe bounds the memory of its children; the process that imports torch is not bound by it."""
-    faketorch.build(environment.site)
-    script = "import json; from envaudit.probe.runner import probe;"
-    script += "print(json.dumps(probe({'sections': [], 'also': ['deep']})['sections']))"
+def through_the_runner(environment: Environment, **request: object) -> Dict[str, Any]:
+    """The section's row as a node sends it."""
+    script = "import json, sys; from envaudit.probe.runner import probe;"
+    script += "print(json.dumps(probe(json.loads(sys.argv[1]))['sections']))"
     environ = {"PATH": os.defpath, "PYTHONPATH": f"{PACKAGE_HOME}:{environment.site}"}
     ran = subprocess.run(
-        [sys.executable, "-B", "-c", script],
+        [sys.executable, "-B", "-c", script, json.dumps({"sections": [], "also": ["deep"], **request})],
         env=environ,
         cwd="/",
         capture_output=True,
@@ -260,4 +259,19 @@ def test_deep_through_the_runner_has_the_memory_it_needs(environment: Environmen
         timeout=120,
     )
     (row,) = json.loads(ran.stdout)
+    return dict(row)
+
+
+def test_deep_through_the_runner_has_the_memory_it_needs(environment: Environment) -> None:
+    """The probe bounds the memory of its children; the process that imports torch is not bound by it."""
+    faketorch.build(environment.site)
+    row = through_the_runner(environment)
     assert ("deep", "ok", "ok") == (row["name"], row["status"], row["facts"]["import"])
+
+
+def test_deep_that_hangs_in_a_short_run_still_tells_the_rest(environment: Environment) -> None:
+    """Where the whole run has less time than the section would take, the child ends before it."""
+    faketorch.build(environment.site, collective="import time; time.sleep(600)")
+    row = through_the_runner(environment, deadline_s=9)
+    assert ("partial", "ok") == (row["status"], row["facts"]["convolution"])
+    assert row["facts"]["collective"]["outcome"].startswith("no answer within")

@@ -144,6 +144,14 @@ def test_environment_that_is_not_wholly_shared_is_read_on_every_node(
     assert ("ok", {"zlib"}) == _packages(read(client(mounts=mounts), "conda"))
 
 
+def test_node_without_a_network_file_system_has_no_part_in_it(client: Callable[..., Context]) -> None:
+    """It pays one look at its mounts, before its sections are dealt out."""
+    local, shared = client("node01", mounts=ROOT_MOUNT), client("node02")
+    for context in (local, shared):
+        stamp.prepare(context)
+    assert ({}, {stamp.OPTION: stamp.WAIT}) == (local.options, shared.options)
+
+
 def test_unreadable_mount_table_makes_every_node_read(client: Callable[..., Context]) -> None:
     """Without it nobody knows what is shared."""
     context = client()

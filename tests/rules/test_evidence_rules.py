@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
@@ -103,6 +104,16 @@ def test_section_in_part_is_incomplete_and_says_what() -> None:
     (finding,) = findings([*PAIR, training_node("node03", torch=part)])
     assert [("EA903", "torch was read in part", ("node03",))] == brief([finding])
     assert ("cuda: permission denied",) == finding.evidence
+
+
+def test_section_of_a_report_is_in_part_by_nature() -> None:
+    """A foreign report never says everything: only what could not be read of it is told."""
+    part = Section("torch", 1, "partial", {"version": "2.4.1"})
+    spoilt = Section("torch", 1, "partial", {"version": "2.4.1"}, errors=("line 3: pins nothing",))
+    for source in ("import", "lock"):
+        assert [] == findings([*PAIR, replace(training_node("r", torch=part), source=source)])
+        (finding,) = findings([*PAIR, replace(training_node("r", torch=spoilt), source=source)])
+        assert [("EA903", "torch was read in part", ("r",))] == brief([finding])
 
 
 def test_reference_in_error_is_incomplete_too() -> None:

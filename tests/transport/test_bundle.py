@@ -90,6 +90,14 @@ def test_one_file_form_without_a_command_names_the_package(one_file: Path, tmp_p
     assert "pip install envaudit" in done.stderr
 
 
+def test_one_file_form_says_where_a_foreign_report_is_read(one_file: Path, tmp_path: Path) -> None:
+    """It reads no YAML and no TOML, and snapshots alone."""
+    (tmp_path / "freeze.txt").write_text("numpy==1.26.4\n")
+    done = run(OLDEST, str(one_file), "show", "freeze.txt", cwd=tmp_path)
+    assert 4 == done.returncode
+    assert "envaudit import FILE -o node.json" in done.stderr
+
+
 @pytest.mark.parametrize("python", interpreters("2.7", "3.7"), ids=lambda python: python.split("/")[-3])
 def test_one_file_form_on_an_old_python_says_so(one_file: Path, python: str, tmp_path: Path) -> None:
     """One clear line instead of a SyntaxError."""

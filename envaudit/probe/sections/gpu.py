@@ -67,8 +67,8 @@ from envaudit.probe.visible_gpus import HIP_VARIABLES, visible
 
 SCHEMA = 1
 # Without persistence mode the driver initialises each card at the first call: seconds on eight.
-DEADLINE_S = 45.0
-NVML_TIMEOUT_S = 25.0
+DEADLINE_S = 30.0
+NVML_TIMEOUT_S = 22.0
 NVML_STALL_S = nvml.STALL_S
 _SMI_TIMEOUT_S = 10.0
 # These show the host's devices and /proc/driver/nvidia as they are.

@@ -138,6 +138,8 @@ def _paths(context: Context, errors: List[str]) -> Dict[str, Optional[str]]:
     hub = environ.get("HF_HOME") or (f"{cache}/huggingface" if cache else None)
     if hub == "~" or (hub or "").startswith("~/"):
         hub = home + str(hub)[1:] if home else None
+    if hub and "://" in hub:
+        hub = None  # an address is no folder, and may hold a password
     prefix: Optional[str] = None
     try:
         prefix = str(context.interpreter.get("prefix") or "") or None
