@@ -280,3 +280,11 @@ def test_library_that_differs_takes_no_other_package_along() -> None:
         for each in nodes
     ]
     assert ["EA220", "EA216"] == [each.rule for each in findings([*healthy, odd])]
+
+
+def test_library_that_is_nowhere_on_one_node_is_told_as_that() -> None:
+    """With what is missing, which no pair of values says as well."""
+    nodes = [with_libraries(name, missing=[]) for name in ("a", "b")]
+    (finding,) = findings([*nodes, with_libraries("c", missing=["libcudnn.so.9"])])
+    assert ("EA220", ("c",)) == (finding.rule, finding.nodes)
+    assert "libcudnn.so.9 cannot be found for torch" == finding.message

@@ -338,3 +338,23 @@ def test_misfit_is_told_where_the_difference_is_silenced() -> None:
 def test_rules_of_resolved_libraries_take_any_shape(facts: Dict[str, Any]) -> None:
     """A node that answers nonsense ends no run."""
     assert all(each.rule for each in findings(node(libraries=facts, deep={"libraries": facts})))
+
+
+def test_cudnn_whose_parts_are_all_elsewhere_is_told_in_few_lines() -> None:
+    """Eight parts are named by the first six."""
+    parts = {f"part{number}": {"path": f"{SYSTEM}/libcudnn_part{number}.so.9"} for number in range(8)}
+    (finding,) = findings(node(libraries=libraries(cudnn={"parts": parts})))
+    assert (8, "and 2 more parts") == (len(finding.evidence), finding.evidence[-1])
+
+
+def test_cudnn_that_is_whole_on_one_node_alone_is_told_of_the_others_too() -> None:
+    """The majority is at fault: the one node that differs is right, and the misfit is still named."""
+    stray = {"graph": {"path": f"{SYSTEM}/libcudnn_graph.so.9", "version": "9.1.0"}, "ops": "beside"}
+    mixed = libraries(cudnn={"parts": stray})
+    nodes = [node("a", libraries=mixed), node("b", libraries=mixed), node("c")]
+    found = judge(Evidence(tuple(nodes), drifts=compare(nodes)))
+    told = [(each.rule, each.nodes, each.message) for each in found if each.rule.startswith("EA2")]
+    assert [
+        ("EA220", ("c",), "cudnn differs"),
+        ("EA231", ("a", "b"), "cuDNN 9.24.0 comes from 2 folders"),
+    ] == told

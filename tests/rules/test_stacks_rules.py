@@ -264,3 +264,31 @@ def test_rules_of_stacks_take_any_shape(facts: Dict[str, Any]) -> None:
     told = Section("packages", 1, "ok", facts, {"twice_in_folder": {"x": 3, "y": [None, 4]}})
     one = fingerprint("n", packages=told, conda={"duplicates": {"a": 1}}, torch={"torchvision": 4})
     assert all(each.rule for each in findings(one))
+
+
+@pytest.mark.parametrize(
+    ("torch", "vision", "expected"),
+    [
+        ({"version": "2.2.1", "cuda": "12.1"}, "0.17.1+cu118", "cu121"),
+        ({"version": "2.5.1", "cuda": None, "hip": "6.2.41133"}, "0.20.1+cpu", "rocm6.2"),
+        ({"version": "2.5.1", "cuda": None}, "0.20.1+cu124", "cpu"),
+    ],
+)
+def test_companion_is_held_against_what_an_untagged_torch_was_built_for(
+    torch: Dict[str, Any], vision: str, expected: str
+) -> None:
+    """A torch of conda, whose own constants say it, under a torchvision that pip installed."""
+    told = {"hip": None, "packaging": "conda", "torchvision": vision, **torch}
+    (finding,) = findings(node(torch=told))
+    built = vision.partition("+")[2]
+    assert (
+        f"torch {torch['version']} is built for {expected}, and torchvision {vision} for {built}"
+        == finding.message
+    )
+
+
+def test_two_whole_stacks_are_one_finding_of_few_lines() -> None:
+    """A dozen libraries twice: the first ones are named, the rest counted."""
+    both = {f"nvidia-lib{number}{suffix}": "1.0" for number in range(12) for suffix in ("", "-cu12")}
+    (finding,) = findings(node(distributions=both))
+    assert "and 4 more libraries twice" == finding.evidence[-1]
