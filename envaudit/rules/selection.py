@@ -72,9 +72,11 @@ def _nothing(fingerprint: Fingerprint, name: str) -> Iterator[Found]:
     if name == "NCCL_IB_HCA" and setting(fingerprint, "NCCL_NET").get("value") == "Socket":
         return
     excluded = "first" in facts and facts["first"] is None and facts.get("by") == name
-    if facts.get("matched") == 0 or excluded:
+    loopback = bool(chosen := _chosen(fingerprint, name)) and all(one == "lo" for one in chosen)
+    if facts.get("matched") == 0 or excluded or loopback:
+        what = "leaves nothing but the loopback" if loopback else "matches nothing"
         yield Found(
-            f"{name}={row.get('value')} matches nothing",
+            f"{name}={row.get('value')} {what}",
             path=f"network/selection/{name}",
             evidence=tuple(_where(row) + _there(fingerprint, name)),
         )
