@@ -69,6 +69,12 @@ ENTRIES: Sequence[Entry] = (
     Entry("gpu/visible/count", EXACTLY, "warning", "A launch starts fewer ranks on some nodes."),
     Entry("gpu/visible/**", EXACTLY, "info", "The same GPUs may be named in several ways."),
     Entry("gpu/**", EXACTLY, "warning", "The GPUs, or their driver, are set up in another way."),
+    Entry("cuda/libcuda/**", EXACTLY, "warning", "The driver's library is taken from elsewhere."),
+    Entry("cuda/compat", EXACTLY, "warning", "The driver's library is taken from elsewhere."),
+    Entry("cuda/**", EXACTLY, "info", "It is used when an extension is built; torch brings its own."),
+    Entry("deep/available", EXACTLY, "error", "Ranks have no GPU on some of them."),
+    Entry("deep/**", NOT_AT_ALL, "info", _OF_EACH),
+    Entry("python/user_site/**", EXACTLY, "info", "What is imported from there is compared as packages."),
     Entry("conda/pinned", AS_A_SET, "warning", "The next install chooses other versions."),
 )
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 from envaudit.model.drift import join_path
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.policy import Policy
-from envaudit.rules.registry import Evidence, Found, rule
+from envaudit.rules.registry import Claim, Evidence, Found, difference, rule
 
 # Without one of these in `libraries` torch has none; others may be opened late, by whoever.
 _ALWAYS_TOLD = ("nccl", "cudnn")
@@ -62,6 +62,21 @@ def torch_fails(evidence: Evidence, policy: Policy) -> Iterator[Found]:
             causes.setdefault(failure, []).append(fingerprint.node)
     for (key, what, outcome), names in causes.items():
         yield Found(f"{what} fails", tuple(names), join_path("deep", key), (outcome,))
+
+
+@difference(
+    "EA252",
+    severity="error",
+    title="torch sees a GPU on some nodes only",
+    why="A rank on the others ends at its first use of one, and the rest wait for it.",
+    of=("deep/available",),
+    order=45,
+    how_to_fix="See what the driver says there: envaudit show NODE --section gpu.",
+)
+def gpu_is_unseen(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """What torch.cuda.is_available() says; where the import failed nothing is told, and EA251 speaks."""
+    if all(group.state == "present" for drift in claim.drifts for group in drift.groups):
+        yield claim.found("torch sees a GPU on some nodes only")
 
 
 def _failure(deep: Mapping[str, Any]) -> Optional[Tuple[str, str, str]]:

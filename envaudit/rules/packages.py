@@ -39,6 +39,7 @@ _WITH_TORCH = (
     "conda/packages/magma*",
     "conda/packages/libmagma*",
     "packages/distributions/nvidia-*",
+    "deep/**",
 )
 # The section itself is what differs where torch is installed on some nodes only.
 _TORCH = ("torch", "torch/version", "torch/git_version", "torch/cuda", "torch/hip", "torch/debug")

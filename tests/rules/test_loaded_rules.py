@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
+from envaudit.diff import compare
 from envaudit.model import Finding, Fingerprint
 from envaudit.rules import Evidence, judge
 from tests.diff.nodes import fingerprint
@@ -165,3 +166,34 @@ def test_loaded_rules_take_any_shape(deep: Dict[str, Any]) -> None:
     one = node("n")
     static = dict(one.sections["libraries"].facts)
     assert all(finding.rule for finding in findings(fingerprint("n", libraries=static, deep=deep)))
+
+
+def compared(*nodes: Fingerprint) -> List[Tuple[str, Tuple[str, ...]]]:
+    """What is said of nodes that differ: rule and nodes."""
+    found = judge(Evidence(nodes, drifts=compare(nodes)))
+    return [(each.rule, each.nodes) for each in found if not each.rule.startswith(("EA1", "EA9"))]
+
+
+def test_gpu_that_torch_sees_on_some_nodes_only_is_an_error() -> None:
+    """The files are the same, and is_available says no on one node."""
+    seen = [node(name, available=True) for name in ("a", "b")]
+    assert [] == compared(*seen)
+    assert [("EA252", ("c",))] == compared(*seen, node("c", available=False))
+
+
+def test_import_that_fails_on_one_node_is_told_once() -> None:
+    """What a node without torch in memory does not tell is no difference of its own."""
+    seen = [node(name, available=True) for name in ("a", "b")]
+    failed = fingerprint(
+        "c",
+        torch=dict(seen[0].sections["torch"].facts),
+        libraries=dict(seen[0].sections["libraries"].facts),
+        deep={"import": "ImportError: libcudnn.so.9"},
+    )
+    assert [("EA251", ("c",))] == compared(*seen, failed)
+
+
+def test_library_that_is_loaded_otherwise_on_one_node_is_told_once() -> None:
+    """By what contradicts the files there."""
+    other = {"nccl": {"path": SYSTEM, "version": "2.18.5", "others": [SITE]}}
+    assert [("EA250", ("c",))] == compared(node("a"), node("b"), node_that_loaded("c", other))
