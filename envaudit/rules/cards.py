@@ -35,6 +35,20 @@ HEALTH = frozenset(
 MODEL = frozenset(("product", "compute_capability"))
 FIRMWARE = frozenset(("vbios", "inforom"))
 MIG = frozenset(("mig", "mig_instances"))
+MIG_CASE = (
+    "One A100 cut into two slices: torch saw one device where two were expected, and ended with an assertion."
+)
+
+_WORDS = {
+    "ecc": "ECC mode",
+    "inforom": "InfoROM",
+    "mig": "MIG mode",
+    "mig_instances": "MIG instances",
+    "pcie_generation_max": "PCIe generation",
+    "pcie_width_max": "PCIe width",
+    "power_limit_mw": "power limit",
+    "vbios": "VBIOS",
+}
 
 
 class Card(NamedTuple):
@@ -54,7 +68,18 @@ def cards(fingerprint: Fingerprint) -> List[Card]:
     told = mapping(notes.get("devices"))
     names = {str(number) for number in listed} | {name for name in (*devices, *told) if _is_ordinal(name)}
     ordered = sorted(names, key=int)[:_CARDS_MAX]
-    return [Card(name, {**each, **mapping(devices.get(name))}, mapping(told.get(name))) for name in ordered]
+    return [
+        Card(
+            name,
+            {**each, **devices[name]} if isinstance(devices.get(name), dict) else each,
+            mapping(told.get(name)),
+        )
+        for name in ordered
+    ]
+
+
+def _merged(each: Facts, own: Facts) -> Facts:
+    return {**each, **own} if own else each
 
 
 def _is_ordinal(name: object) -> bool:
@@ -165,3 +190,8 @@ def deviations(fingerprint: Fingerprint) -> Mapping[str, Facts]:
     """By ordinal, what a GPU has otherwise than most of its node."""
     devices = mapping(facts_of(fingerprint, "gpu").get("devices"))
     return {name: mapping(devices[name]) for name in sorted(filter(_is_ordinal, devices), key=int)}
+
+
+def word_of(fact: str) -> str:
+    """How a fact of a card is called: `power limit`."""
+    return _WORDS.get(fact, fact.replace("_mhz", "").replace("_", " "))

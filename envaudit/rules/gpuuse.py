@@ -6,9 +6,11 @@ from typing import Any, Callable, Iterator, List
 
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.cards import (
+    MIG_CASE,
     Card,
     by_value,
     cards,
+    deviations,
     folded,
     is_linux,
     named,
@@ -187,18 +189,18 @@ def persistence_off(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     title="MIG is enabled",
     why="A process sees one slice at most, and NCCL joins no two slices: several ranks on the card fail.",
     how_to_fix="For several ranks switch it off: nvidia-smi -mig 0, as root, with the GPU idle.",
-    case="One A100 cut into two slices: torch saw one device where two were expected, and ended with an "
-    "assertion.",
+    case=MIG_CASE,
 )
 def mig_enabled(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Whole GPUs and slices are counted apart."""
-    yield from over_nodes(evidence, _mig, told_between_nodes(evidence, policy, "EA302", "gpu"))
+    yield from over_nodes(evidence, _mig, told_between_nodes(evidence, policy, "EA302", "gpu/each"))
 
 
 def _mig(fingerprint: Fingerprint) -> Iterator[Found]:
     rows = cards(fingerprint)
     on = [card for card in rows if card.facts.get("mig") == "enabled"]
-    if on:
+    # A node where single cards have it is told by EA307.
+    if on and not any("mig" in row for row in deviations(fingerprint).values()):
         counted = {named([card]): mapping(card.facts.get("mig_instances")) for card in on}
         lines = [
             f"{name}: " + ", ".join(f"{count} x {profile}" for profile, count in sorted(instances.items()))
