@@ -55,6 +55,8 @@ def _findings(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> List
 def _has_what_it_needs(rule: Rule, evidence: Evidence) -> bool:
     if not rule.needs:
         return True
+    if not any(map(evidence.covers, rule.needs)):
+        return False  # the user asked for something else
     return any(
         all(
             need in fingerprint.sections and fingerprint.sections[need].status in ("ok", "partial")

@@ -76,8 +76,8 @@ def prepare(plan: Dict[str, Any]) -> None:
     private_etc(plan["etc_real"], plan["etc"])
     for path, options in (
         ("/run", "mode=755"),
-        ("/tmp", "mode=1777,size=256m"),
-        ("/dev/shm", "mode=1777,size=1g"),
+        ("/tmp", "mode=1777,size=16g"),
+        ("/dev/shm", "mode=1777,size=2g"),
     ):
         mount("tmpfs", path, "tmpfs", options=options)
     os.makedirs("/run/sshd")

@@ -164,12 +164,16 @@ def test_noise_before_the_answer_changes_nothing(
     assert 0 == ended.code, ended.text
 
 
-def test_read_only_tmp_on_a_node_changes_nothing(envaudit: Command, faults: Faults) -> None:
-    """Nothing is written on a node."""
+def test_read_only_tmp_on_a_node_is_its_finding_alone(envaudit: Command, faults: Faults) -> None:
+    """Nothing is written on a node, so that all its facts are read; training could not write."""
     faults.empty_folder(ODD, "/tmp", read_only=True)
     assert "Read-only" in faults.cluster.node(ODD).run(["touch", "/tmp/probe"]).stderr
-    ended = envaudit("diff", "node[01-04]")
-    assert 0 == ended.code, ended.text
+    ended = envaudit("diff", "node[01-04]", "--format", "json")
+    assert 1 == ended.code, ended.text
+    found = ended.envelope["findings"]
+    errors = [(each["rule"], each["nodes"]) for each in found if each["severity"] == "error"]
+    assert [("EA127", [ODD])] == errors, ended.text
+    assert {} == ended.envelope["missing"], ended.text
 
 
 def _new_host_key(cluster: Cluster) -> str:
