@@ -10,7 +10,8 @@ exactly its own.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from functools import lru_cache
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.cards import Card, by_value, cards, named, usable
@@ -47,11 +48,13 @@ class _Code(NamedTuple):
     suffix: str
 
 
-def _codes(architectures: Any) -> List[_Code]:
-    matches = [_CODE.fullmatch(name) for name in architectures if isinstance(name, str)]
-    return [
+@lru_cache(maxsize=64)
+def codes_of(architectures: Tuple[str, ...]) -> Tuple[_Code, ...]:
+    """What a list such as sm_80, sm_90a, compute_90 names; what is none of these is left out."""
+    matches = [_CODE.fullmatch(name) for name in architectures]
+    return tuple(
         _Code(match[1] == "compute", (int(match[2]), int(match[3])), match[4]) for match in matches if match
-    ]
+    )
 
 
 def runs_on(code: _Code, device: Capability, *, exact: bool) -> bool:
@@ -157,7 +160,9 @@ def _fits(fingerprint: Fingerprint) -> Dict[_Fit, List[Card]]:
     """The GPUs of this launch by how torch's code runs on them; nothing where either is not known."""
     torch, gpu = facts_of(fingerprint, "torch"), facts_of(fingerprint, "gpu")
     listed, built = torch.get("architectures"), torch.get("cuda")
-    codes = _codes(listed) if isinstance(listed, list) and numbers(built) else []
+    if not isinstance(listed, list) or not numbers(built):
+        return {}
+    codes = codes_of(tuple(name for name in listed if isinstance(name, str)))
     if not codes:
         return {}
     exact = gpu.get("platform") == "tegra" and numbers(built) < (13,)
@@ -173,7 +178,8 @@ def _fits(fingerprint: Fingerprint) -> Dict[_Fit, List[Card]]:
     return by_value(usable(fingerprint) or cards(fingerprint), fit)
 
 
-def _kind(codes: Sequence[_Code], device: Capability, exact: bool, too_new: bool) -> str:
+@lru_cache(maxsize=256)
+def _kind(codes: Tuple[_Code, ...], device: Capability, exact: bool, too_new: bool) -> str:
     running = [code for code in codes if runs_on(code, device, exact=exact)]
     if any(not code.is_ptx for code in running):
         return "binary"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import (
     Any,
     Callable,
@@ -17,6 +18,7 @@ from typing import (
 )
 
 from envaudit.model.fingerprint import Fingerprint
+from envaudit.model.section import Section
 from envaudit.rules.pernode import Facts, facts_of, mapping
 from envaudit.rules.registry import Evidence, Found
 
@@ -59,8 +61,24 @@ class Card(NamedTuple):
     notes: Facts
 
 
+# Each rule asks again. By the section's id, and gone with the section.
+_KNOWN: Dict[int, Tuple[weakref.ref[Section], List[Card]]] = {}
+
+
 def cards(fingerprint: Fingerprint) -> List[Card]:
     """The NVIDIA GPUs of a node, by ordinal; a fact that is not known of one is not in its facts."""
+    section = fingerprint.sections.get("gpu")
+    if section is None:
+        return []
+    key = id(section)
+    known = _KNOWN.get(key)
+    if known is None or known[0]() is not section:
+        known = (weakref.ref(section, lambda gone: _KNOWN.pop(key, None)), _cards(fingerprint))
+        _KNOWN[key] = known
+    return known[1]
+
+
+def _cards(fingerprint: Fingerprint) -> List[Card]:
     gpu, notes = facts_of(fingerprint, "gpu"), noted(fingerprint)
     each, devices = mapping(gpu.get("each")), mapping(gpu.get("devices"))
     count = gpu.get("count")
@@ -69,12 +87,7 @@ def cards(fingerprint: Fingerprint) -> List[Card]:
     names = {str(number) for number in listed} | {name for name in (*devices, *told) if _is_ordinal(name)}
     ordered = sorted(names, key=int)[:_CARDS_MAX]
     return [
-        Card(
-            name,
-            {**each, **devices[name]} if isinstance(devices.get(name), dict) else each,
-            mapping(told.get(name)),
-        )
-        for name in ordered
+        Card(name, _merged(each, mapping(devices.get(name))), mapping(told.get(name))) for name in ordered
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from envaudit.rules import Policy
-from envaudit.rules.architectures import _codes, runs_on
+from envaudit.rules.architectures import codes_of, runs_on
 from tests.diff.nodes import fingerprint
 from tests.rules.gpunodes import ARCHITECTURES, Fakes, brief, found, words
 
@@ -204,7 +204,7 @@ def test_gpus_without_a_driver_are_an_error(fakes: Fakes) -> None:
 )
 def test_code_runs_on_what_the_programming_guide_says(code: str, device: Any, expected: bool) -> None:
     """Binaries within a major, PTX upwards, `a` exactly, `f` within the family."""
-    assert expected == runs_on(_codes([code])[0], device, exact=False)
+    assert expected == runs_on(codes_of((code,))[0], device, exact=False)
 
 
 @pytest.mark.parametrize(("cuda", "expected"), [("12.6", ["EA340"]), ("13.0", [])])
