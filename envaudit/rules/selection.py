@@ -30,6 +30,8 @@ _NAMES = (
 # Whoever of these speaks of a node's selection has named the cause.
 _CAUSES = ("EA400", "EA401", "EA420", "EA450", "EA451", "EA475")
 _MAX_TOLD = 8
+# A rendezvous there is that of one node alone.
+_LOOPBACK = ("127.", "localhost", "::1")
 
 
 def _selection(fingerprint: Fingerprint, name: str) -> Facts:
@@ -173,12 +175,21 @@ def own_name_is_loopback(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
 
 def _loopback(fingerprint: Fingerprint, several: bool) -> Iterator[Found]:
-    several = several or launch_of(fingerprint) in TRAINING_LAUNCHES
+    several = several or _belongs_to_several(fingerprint)
     loopback = facts_of(fingerprint, "host").get("own_name") == "loopback"
     # Without the section nobody knows whether the variable is set.
     known = bool(facts_of(fingerprint, "env"))
     if several and loopback and known and not setting(fingerprint, "GLOO_SOCKET_IFNAME"):
         yield Found("the host's own name resolves to a loopback address", path="host/own_name")
+
+
+def _belongs_to_several(fingerprint: Fingerprint) -> bool:
+    """Whether the launch of one node is one of several: in-band, the rendezvous says so."""
+    launch = launch_of(fingerprint)
+    if launch != "inband":
+        return launch in TRAINING_LAUNCHES
+    master = mapping(notes_of(fingerprint, "env").get("variables")).get("MASTER_ADDR")
+    return isinstance(master, str) and not master.startswith(_LOOPBACK)
 
 
 @difference(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, List
 
@@ -129,10 +130,13 @@ def test_name_that_is_the_beginning_of_another(named: List[str], taken: List[str
         assert "NCCL_SOCKET_IFNAME==eth1" in found[0].hint
 
 
-def loopback(name: str, launch: str = "ssh", gloo: str = "") -> Fingerprint:
+def loopback(name: str, launch: str = "ssh", gloo: str = "", master: str = "") -> Fingerprint:
     """A pod's node whose name stands at 127.0.1.1."""
     one = edited(node_of("pod-a", name), "host/own_name", "loopback")
     one = edited(one, "host/launch", launch)
+    variables = {"MASTER_ADDR": master} if master else {}
+    env = replace(one.sections["env"], notes={**one.sections["env"].notes, "variables": variables})
+    one = replace(one, sections={**one.sections, "env": env})
     return edited(one, "env/variables/GLOO_SOCKET_IFNAME", gloo) if gloo else one
 
 
@@ -142,6 +146,9 @@ def loopback(name: str, launch: str = "ssh", gloo: str = "") -> Fingerprint:
         ([loopback("n1"), loopback("n2")], [("EA473", "error", ("n1", "n2"))]),
         ([loopback("n1", "slurm")], [("EA473", "error", ("n1",))]),
         ([loopback("n1", "exec")], [("EA473", "error", ("n1",))]),
+        ([loopback("n1", "inband", master="node01")], [("EA473", "error", ("n1",))]),
+        ([loopback("n1", "inband", master="127.0.0.1")], []),
+        ([loopback("n1", "inband")], []),
         ([loopback("n1", "ssh")], []),
         ([loopback("n1", "slurm", gloo="eth0")], []),
         ([edited(loopback("n1", "slurm"), "host/own_name", None)], []),
