@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+# What may be true of the machine that runs the tests, and is about nothing that they test.
+OF_THE_MACHINE = ("EA126", "EA127", "EA128", "EA153", "EA154", "EA473")
+
 
 class Ended(NamedTuple):
     """What a command did."""
@@ -31,11 +34,8 @@ class Ended(NamedTuple):
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """A JSON report's findings.
-
-        But for EA154: the machine that runs the tests may be without a time service.
-        """
-        return [finding for finding in self.json["findings"] if finding["rule"] != "EA154"]
+        """A JSON report's findings."""
+        return list(self.json["findings"])
 
     @property
     def rules(self) -> list[str]:
@@ -56,6 +56,9 @@ class Folder:
             "XDG_CONFIG_HOME": str(path / "config"),
             "XDG_STATE_HOME": str(path / "state"),
         }
+        own = path / "config" / "envaudit" / "envaudit.toml"
+        own.parent.mkdir(parents=True)
+        own.write_text("".join(f'[rules.{rule}]\nseverity = "off"\n' for rule in OF_THE_MACHINE))
         for node in ("n1", "n2", "n3"):
             self.set_node(node, NCCL_ALGO="Ring")
         self.configuration = path / "nodes.toml"

@@ -50,7 +50,7 @@ def test_diff_with_one_outlier_names_it_and_nothing_else(folder: Folder) -> None
     (drift,) = ended.json["drifts"]
     assert ("env/nccl/NCCL_ALGO/value", "majority 2/3") == (drift["path"], drift["basis"])
     (finding,) = ended.findings
-    assert ("EA299", ["n2"]) == (finding["rule"], finding["nodes"])
+    assert ("EA451", ["n2"]) == (finding["rule"], finding["nodes"])
 
 
 def test_diff_of_two_values_is_a_tie_without_reference(folder: Folder) -> None:
@@ -96,7 +96,7 @@ def test_diff_with_drift_and_a_dead_node_prints_both_and_fails(folder: Folder) -
     ended = folder.ask("diff", "n[1-3]")
     assert 1 == ended.code
     assert "INCOMPLETE EA901 n2" in ended.out
-    assert ended.verdict.startswith("FAIL EA299")
+    assert ended.verdict.startswith("FAIL EA451")
 
 
 def test_diff_of_files_reads_what_snapshot_wrote(folder: Folder) -> None:
@@ -233,7 +233,7 @@ def test_bundle_runs_here_and_says_what_it_does_not_carry(folder: Folder) -> Non
     overview = subprocess.run(
         [sys.executable, "-I", "envaudit.pyz", "--help"], cwd=folder.path, capture_output=True, text=True
     ).stdout
-    assert ["snapshot", "diff", "show"] == [
+    assert ["snapshot", "diff", "show", "rules", "explain"] == [
         line.split()[0] for line in overview.splitlines() if line[:2] == "  "
     ]
 
