@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Optional, Tuple
 
+from envaudit.model.drift import Drift
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.cards import Card, by_value, cards, named, path_of, whole_number
 from envaudit.rules.pernode import Facts, facts_of, mapping, over_nodes, told_between_nodes
@@ -39,6 +40,11 @@ def _not_joined(fingerprint: Fingerprint) -> Iterator[Found]:
     if any(True for found in _manager(fingerprint) if found.severity != "warning"):
         return
     rows = cards(fingerprint)
+    in_one = {card.facts.get("product") for card in rows if isinstance(card.facts.get("fabric_state"), str)}
+    outside = [card for card in rows if card.facts.get("product") in in_one and _is_in_none(card)]
+    if outside:
+        message = f"{named(outside)}: in no fabric, and its neighbours are in one"
+        yield Found(message, path=path_of(outside, fingerprint, "fabric_state"))
     for (state, status), chosen in by_value(rows, _state).items():
         said = f"fabric state {state}" + (f", status {status}" if status else "")
         fact = "fabric_state" if state != _READY else "fabric_status"
@@ -48,6 +54,11 @@ def _not_joined(fingerprint: Fingerprint) -> Iterator[Found]:
             path=path_of(chosen, fingerprint, fact),
             evidence=(f"{named(joined)}: {_READY}",) if joined else (),
         )
+
+
+def _is_in_none(card: Card) -> bool:
+    facts = card.facts
+    return "fabric_state" in facts and facts["fabric_state"] is None and not facts.get("state")
 
 
 def _state(card: Card) -> Any:
@@ -188,15 +199,27 @@ def _is_switched(fingerprint: Fingerprint, rows: Any) -> bool:
     return bool(manager) or any(isinstance(card.facts.get("fabric_state"), str) for card in rows)
 
 
+def _is_about_links(drift: Drift, policy: Policy) -> bool:
+    """Of the fabric's state only that some nodes are in none: another state is told by EA345."""
+    known = [group for group in drift.groups if group.state != "unknown"]
+    return drift.path != "gpu/each/fabric_state" or any(not isinstance(group.value, str) for group in known)
+
+
 @difference(
     "EA349",
     severity="error",
     title="NVLinks differ",
     why="All-reduce runs at the speed of the node with the fewest links, or NCCL chooses other ways there.",
-    of=("gpu/each/nvlinks", "gpu/each/nvlinks_up", "gpu/each/nvlink_mbps", "gpu/each/nvlink_version"),
+    of=(
+        *("gpu/each/nvlinks", "gpu/each/nvlinks_up", "gpu/each/nvlink_mbps", "gpu/each/nvlink_version"),
+        "gpu/each/fabric_state",
+    ),
+    when=_is_about_links,
+    follows=("gpu/each/fabric_status", "gpu/each/fabric_health", "gpu/each/nvlink*"),
     order=44,
     how_to_fix="Compare nvidia-smi nvlink --status with a good node; reset the GPUs, then look at the board.",
 )
 def links_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
     """Of most cards of a node; single cards are told by EA348."""
-    yield claim.found("NVLinks differ")
+    only_fabric = all(drift.path == "gpu/each/fabric_state" for drift in claim.drifts)
+    yield claim.found("NVLink fabric differs" if only_fabric else "NVLinks differ")

@@ -60,7 +60,8 @@ def fallen(fingerprint: Fingerprint) -> Iterator[Found]:
     lost = [card for card in cards(fingerprint) if card.facts.get("state") == "lost"]
     if lost:
         path = path_of(lost, fingerprint, "state")
-        yield Found(f"{named(lost)} fell off the bus: the driver has lost it", path=path)
+        which = "it" if len(lost) == 1 else "them"
+        yield Found(f"{named(lost)} fell off the bus: the driver has lost {which}", path=path)
         return
     inventory = mapping(facts_of(fingerprint, "gpu").get("inventory"))
     on_bus, driven = inventory.get("pci"), inventory.get("proc")

@@ -111,3 +111,26 @@ def test_nvlinks_that_differ_between_nodes_are_an_error(fakes: Fakes) -> None:
     """The whole node runs at another speed."""
     odd = fakes.node("c", facts={"*": {"nvlink_mbps": 25781, "nvlink_version": "3.1"}})
     assert [("EA349", "error", ("c",))] == brief(found([*fakes.nodes(["a", "b"]), odd]))
+
+
+NONE = {"fabric_state": None, "fabric_status": None, "fabric_health": None}
+
+
+def test_gpu_in_no_fabric_beside_one_that_is_in_one_is_an_error(fakes: Fakes) -> None:
+    """A state that is not there is no state that is fine."""
+    findings = found([fakes.node("a", facts={"1": NONE})])
+    assert [("EA345", "error", "GPU 1: in no fabric, and its neighbours are in one")] == words(findings)
+
+
+def test_node_in_no_fabric_among_others_is_an_error(fakes: Fakes) -> None:
+    """On that node alone nobody can tell that there should be one."""
+    odd = fakes.node("c", facts={"*": NONE})
+    (finding,) = found([*fakes.nodes(["a", "b"]), odd])
+    assert ("EA349", "error", ("c",), "NVLink fabric differs") == (*brief([finding])[0], finding.message)
+    assert [] == found([odd])
+
+
+def test_gpu_that_has_not_joined_on_one_node_is_told_once(fakes: Fakes) -> None:
+    """Of that node, not again as a difference."""
+    odd = fakes.node("c", facts={"*": {"fabric_state": "not_started"}})
+    assert [("EA345", "error", ("c",))] == brief(found([*fakes.nodes(["a", "b"]), odd]))
