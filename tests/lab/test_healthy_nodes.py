@@ -32,7 +32,7 @@ def test_show_and_log_read_back_what_was_stored(envaudit: Command) -> None:
     envaudit("snapshot", "--nodes", "node01,node02", "--tag", "good")
     shown = envaudit("show", "node01@good", "--section", "gpu")
     assert 0 == shown.code, shown.text
-    assert "570.124.06" in shown.stdout, shown.text
+    assert "580.95.05" in shown.stdout, shown.text
     logged = envaudit("log", "node01")
     assert 0 == logged.code, logged.text
     assert "good" in logged.stdout, logged.text

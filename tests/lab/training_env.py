@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Tuple
 from tests.lab.cluster import Cluster
 from tests.probe import fakelibs, fakenvml
 
-DRIVER = "570.124.06"
+DRIVER = "580.95.05"
 
 # name, version, build
 _CONDA_PACKAGES: Tuple[Tuple[str, str, str], ...] = (
