@@ -80,7 +80,8 @@ def execute(options: argparse.Namespace) -> int:
     verdict = Verdict.of(told.findings, policy.fail_on)
     stages = list(waived_stages(judgement.waived))
     if told.left_out:
-        stages.append(Stage("known", f"{told.left_out} findings that the baseline had already"))
+        noun = "finding" if told.left_out == 1 else "findings"
+        stages.append(Stage("known", f"{told.left_out} {noun} that the baseline had already"))
     report = Report(
         command="diff",
         tool=__version__,

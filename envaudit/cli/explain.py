@@ -59,6 +59,9 @@ def _explained(rule: Rule, policy: Policy) -> Iterator[str]:
     elif rule.needs:
         yield from _paragraph("Reads", ", ".join(rule.needs))
     yield ""
+    if rule.severity == "incomplete":
+        yield "No policy and no waiver changes it: missing evidence is never a pass."
+        return
     yield "To change it, in envaudit.toml:"
     yield ""
     yield f"    [rules.{rule.id}]"
@@ -76,4 +79,11 @@ def _explained(rule: Rule, policy: Policy) -> Iterator[str]:
 
 def _paragraph(head: str, text: str) -> Iterator[str]:
     indent = " " * 13
-    yield from textwrap.wrap(text, _COLUMNS, initial_indent=f"{head:<13}", subsequent_indent=indent)
+    yield from textwrap.wrap(
+        text,
+        _COLUMNS,
+        initial_indent=f"{head:<13}",
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
