@@ -9,7 +9,7 @@ from dataclasses import replace
 from envaudit._version import __version__
 from envaudit.cli import references
 from envaudit.cli.baselines import compare_with, told_against_baseline
-from envaudit.cli.judging import judged_whole, waived_stages
+from envaudit.cli.judging import judged_whole, unexamined_stages, waived_stages
 from envaudit.cli.loading import add_section_option, add_store_option, load
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_transport_options
@@ -82,6 +82,8 @@ def execute(options: argparse.Namespace) -> int:
     if told.left_out:
         noun = "finding" if told.left_out == 1 else "findings"
         stages.append(Stage("known", f"{told.left_out} {noun} that the baseline had already"))
+    if options.verbose:
+        stages += unexamined_stages(evidence, policy)
     report = Report(
         command="diff",
         tool=__version__,

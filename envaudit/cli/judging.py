@@ -10,6 +10,7 @@ from envaudit.model import Finding, Verdict
 from envaudit.model.nodeset import fold
 from envaudit.report import Stage
 from envaudit.rules import Evidence, Judgement, Policy, judgement
+from envaudit.rules.unexamined import unexamined
 from envaudit.rules.waivers import Waived
 
 
@@ -62,3 +63,9 @@ def waived_stages(waived: Sequence[Waived]) -> Tuple[Stage, ...]:
             Stage("waived", f"{waiver.rule}{where} until {waiver.expires}: {waiver.reason} ({waiver.owner})")
         )
     return tuple(stages)
+
+
+def unexamined_stages(evidence: Evidence, policy: Policy) -> Tuple[Stage, ...]:
+    """One line for all that rules would have looked at and could not, mostly without root."""
+    told = "; ".join(each.words for each in unexamined(evidence, policy))
+    return (Stage("unexamined", told),) if told else ()

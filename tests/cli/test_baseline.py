@@ -134,3 +134,13 @@ def test_baseline_of_a_role_is_its_own_nodes_past(tmp_path: Path) -> None:
     store_snapshot(tmp_path, [head, *fleet(n1={"gpu/count": 7})], captured_at=NOON)
     ended = compared(folder, "good", nodes="head,n[1-3]@latest")
     assert [("error", "EA300", ["n1"])] == told(ended)
+
+
+def test_what_could_not_be_examined_is_one_line_when_asked_for(kept: Folder) -> None:
+    """Not in the usual answer, which is about what is wrong."""
+    line = "unexamined ACS, "
+    assert line.strip() not in kept.run("diff", "n[1-3]@good").out
+    shown = kept.run("diff", "n[1-3]@good", "--verbose").out
+    (told,) = [each for each in shown.splitlines() if each.startswith("unexamined ")]
+    assert "ACS" in told
+    assert "(needs root) on n[1-3]" in told
