@@ -58,7 +58,13 @@ def _not_joined(fingerprint: Fingerprint) -> Iterator[Found]:
 
 def _is_in_none(card: Card) -> bool:
     facts = card.facts
-    return "fabric_state" in facts and facts["fabric_state"] is None and not facts.get("state")
+    told = "fabric_state" in facts and not facts.get("state") and not _is_cut(card)
+    return told and facts["fabric_state"] is None
+
+
+def _is_cut(card: Card) -> bool:
+    """Whether MIG cuts the card into slices, which use no NVLink."""
+    return card.facts.get("mig") == "enabled"
 
 
 def _state(card: Card) -> Any:
@@ -170,7 +176,7 @@ def links_are_down(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
 
 def _down(fingerprint: Fingerprint) -> Iterator[Found]:
-    rows = [card for card in cards(fingerprint) if not card.facts.get("state")]
+    rows = [card for card in cards(fingerprint) if not card.facts.get("state") and not _is_cut(card)]
     up = [_links_up(card) for card in rows]
     switched = _is_switched(fingerprint, rows)
     most = max((number for number in up if number is not None), default=0)

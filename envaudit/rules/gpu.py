@@ -75,7 +75,7 @@ def model_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     title="MIG differs",
     why="A card with MIG gives each process one slice of itself: ranks find other devices than elsewhere.",
     of=("gpu/each/mig", "gpu/each/mig_instances"),
-    follows=("gpu/each/mig_pending", "gpu/visible/**"),
+    follows=("gpu/each/mig_pending", "gpu/visible/**", "gpu/each/nvlink*", "gpu/each/fabric_*"),
     order=11,
     how_to_fix="Switch MIG to the same mode everywhere (nvidia-smi -mig 0, as root), with the GPUs idle.",
     case=MIG_CASE,

@@ -122,6 +122,15 @@ def test_gpu_in_no_fabric_beside_one_that_is_in_one_is_an_error(fakes: Fakes) ->
     assert [("EA345", "error", "GPU 1: in no fabric, and its neighbours are in one")] == words(findings)
 
 
+def test_gpu_that_mig_cuts_uses_no_links(fakes: Fakes) -> None:
+    """On one card, or on one node: that MIG is on is the finding, and the only one."""
+    on = {"mig": "enabled", "mig_pending": "enabled", "mig_instances": {"1g.10gb": 7}}
+    cut = {**on, **NONE, "nvlinks_up": 0}
+    assert ["EA307"] == [one.rule for one in found([fakes.node("a", facts={"1": cut})])]
+    findings = found([*fakes.nodes(["b", "c"]), fakes.node("d", facts={"*": cut})])
+    assert [("EA302", "error", ("d",))] == brief(findings)
+
+
 def test_node_in_no_fabric_among_others_is_an_error(fakes: Fakes) -> None:
     """On that node alone nobody can tell that there should be one."""
     odd = fakes.node("c", facts={"*": NONE})
