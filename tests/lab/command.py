@@ -40,6 +40,11 @@ class Ended:
         return [each for each in self.envelope["findings"] if each["rule"] not in ("EA154", "EA155")]
 
     @property
+    def alarms(self) -> list[dict[str, Any]]:
+        """The findings that a healthy node must not have: errors and warnings."""
+        return [each for each in self.findings if each["severity"] in ("error", "warning")]
+
+    @property
     def last_line(self) -> str:
         """The verdict."""
         return self.stdout.rstrip("\n").rpartition("\n")[2]
@@ -58,6 +63,7 @@ class Command:
         nodes: the `[nodes]` table.
         interpreters: the `[nodes.interpreters]` table.
         environ: variables for the command itself, such as SLURM_CONF.
+        silent: rules that the configuration switches off.
     """
 
     def __init__(
@@ -67,12 +73,15 @@ class Command:
         *,
         interpreters: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
+        silent: Iterable[str] = (),
     ) -> None:
         self.folder = folder
         self._environ = dict(environ or {})
         lines = ["[nodes]", *_toml(nodes)]
         if interpreters:
             lines += ["[nodes.interpreters]", *_toml(interpreters)]
+        for rule in silent:
+            lines += [f"[rules.{rule}]", 'severity = "off"']
         (folder / "lab.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
         # ClusterShell's own connect timeout, 10 s, goes before that of the ssh configuration.
         shell = folder / "config" / "clustershell"

@@ -19,6 +19,12 @@ def test_diff_of_healthy_nodes_passes(envaudit: Command) -> None:
     assert ended.last_line.startswith("PASS"), ended.text
 
 
+def test_healthy_nodes_raise_no_alarm(envaudit: Command) -> None:
+    """Neither an error nor a warning, of no rule."""
+    ended = envaudit("diff", NODES, "--format", "json")
+    assert [] == ended.alarms, ended.text
+
+
 def test_diff_against_a_tagged_snapshot_passes_while_nothing_changes(envaudit: Command) -> None:
     """Snapshot, tag, and compare node by node: the facts are the same a moment later."""
     taken = envaudit("snapshot", "--nodes", NODES, "--tag", "good")

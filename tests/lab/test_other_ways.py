@@ -19,13 +19,16 @@ def test_exec_through_nsenter_reads_the_facts_that_ssh_reads(cluster: Cluster, t
     ended = _against_snapshot(over_exec(cluster, tmp_path, cluster.enter_command), cluster)
     assert 0 == ended.code, ended.text
     assert {drift["kind"] for drift in ended.envelope["drifts"]} <= {"unknown"}, ended.text
+    assert [] == ended.alarms, ended.text
 
 
 def test_exec_through_ip_netns_reads_every_node(cluster: Cluster, tmp_path: Path) -> None:
     """`ip netns exec` enters the network only: four times this machine, four times the same."""
     for name in cluster.names:
         cluster.netns(name)
-    envaudit = over_exec(cluster, tmp_path, f"ip netns exec {cluster.netns_prefix}{{node}} {{python}}")
+    command = f"ip netns exec {cluster.netns_prefix}{{node}} {{python}}"
+    # The machine's own name is what it is: at the loopback on many.
+    envaudit = over_exec(cluster, tmp_path, command, silent=["EA473"])
     ended = envaudit("diff", ",".join(cluster.names), "--format", "json")
     assert 0 == ended.code, ended.text
     assert [] == ended.envelope["drifts"], ended.text
@@ -39,6 +42,7 @@ def test_srun_reads_the_facts_that_ssh_reads(slurm: Slurm, tmp_path: Path) -> No
     ended = _against_snapshot(over_exec(cluster, tmp_path, command, environ=slurm.variables), cluster)
     assert 0 == ended.code, ended.text
     assert {drift["kind"] for drift in ended.envelope["drifts"]} <= {"unknown"}, ended.text
+    assert [] == ended.alarms, ended.text
 
 
 def test_srun_launch_is_slurm(slurm: Slurm, tmp_path: Path) -> None:
