@@ -121,12 +121,16 @@ def named(chosen: Iterable[Card], of: Sequence[Card] = ()) -> str:
 
 
 def by_value(chosen: Iterable[Card], value: Callable[[Card], Any]) -> Dict[Any, List[Card]]:
-    """The GPUs grouped by a value of each, without those for which it is None."""
+    """The GPUs grouped by a value of each, without those for which it is None or no single value."""
     groups: Dict[Any, List[Card]] = {}
     for card in chosen:
         key = value(card)
-        if key is not None:
+        if key is None:
+            continue
+        try:
             groups.setdefault(key, []).append(card)
+        except TypeError:
+            pass  # a list or map, where the probe tells a word: nothing that could be judged
     return groups
 
 
