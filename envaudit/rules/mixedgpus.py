@@ -41,7 +41,11 @@ def settings_are_mixed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
     def judge(fingerprint: Fingerprint) -> Iterator[Found]:
         groups = by_value(cards(fingerprint), lambda card: card.facts.get("mig"))
-        if len(groups) > 1 and any("mig" in row for row in deviations(fingerprint).values()):
+        if (
+            "enabled" in groups
+            and len(groups) > 1
+            and any("mig" in row for row in deviations(fingerprint).values())
+        ):
             yield Found(
                 f"MIG is enabled on {named(groups.get('enabled', []))} alone",
                 path="gpu/devices",
