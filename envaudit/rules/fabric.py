@@ -40,8 +40,8 @@ def _not_joined(fingerprint: Fingerprint) -> Iterator[Found]:
     if any(True for found in _manager(fingerprint) if found.severity != "warning"):
         return
     rows = cards(fingerprint)
-    in_one = {card.facts.get("product") for card in rows if isinstance(card.facts.get("fabric_state"), str)}
-    outside = [card for card in rows if card.facts.get("product") in in_one and _is_in_none(card)]
+    in_one = {_product(card) for card in rows if isinstance(card.facts.get("fabric_state"), str)}
+    outside = [card for card in rows if _product(card) in in_one and _is_in_none(card)]
     if outside:
         message = f"{named(outside)}: in no fabric, and its neighbours are in one"
         yield Found(message, path=path_of(outside, fingerprint, "fabric_state"))
@@ -65,6 +65,10 @@ def _is_in_none(card: Card) -> bool:
 def _is_cut(card: Card) -> bool:
     """Whether MIG cuts the card into slices, which use no NVLink."""
     return card.facts.get("mig") == "enabled"
+
+
+def _product(card: Card) -> str:
+    return str(card.facts.get("product"))
 
 
 def _state(card: Card) -> Any:
@@ -138,7 +142,7 @@ def _manager(fingerprint: Fingerprint) -> Iterator[Found]:
     if what is None:
         return
     fact, message, hint = what
-    states = {card.facts.get("fabric_state") for card in cards(fingerprint)}
+    states = {str(card.facts.get("fabric_state")) for card in cards(fingerprint)}
     yield Found(
         message,
         path=f"gpu/fabric_manager/{fact}",
