@@ -55,7 +55,8 @@ def listen(context: Context, timeout_s: float, stall_s: float = STALL_S) -> Told
         of_prefix = _of_prefix(context) if context.static else None
         if of_prefix:
             text = f"{of_prefix}: lies in {context.static}, of which nothing is executed"
-            return Told(_no_library(text, absent=False)["system"], [], [])
+            # Whether there is a GPU the kernel says; as where no library is, nvidia-smi then tells of it.
+            return Told(_no_library(text, absent=True)["system"], [], [])
         return _ask(time.monotonic() + timeout_s, stall_s)
     text = f"the driver's library does not load: {LIBRARY}: No such file or directory"
     absent = [_no_library(text, absent=True), {"end": True}]
