@@ -89,8 +89,14 @@ _SHAPES = (
     ("hex", r"(?<![A-Za-z0-9])(?:0x[0-9a-fA-F]{10,}|(?!\d+\b)[0-9a-fA-F]{16,})(?![A-Za-z0-9])"),
     ("ipv6", rf"{_START}(?:[0-9a-fA-F]{{0,4}}:){{2,7}}[0-9a-fA-F.]*(?:/\d{{1,3}})?{_END}"),
     ("ipv4", r"(?<![\w.])(?<!==)\d{1,3}(?:\.\d{1,3}){3}(?![\w]|\.\d)"),
-    ("server", r"(?<![\w/.:{}$+-])[A-Za-z0-9](?:[\w.-]*\w)?(?=:/(?!/))"),
-    ("path", r"(?<![\w./}-])(?:\$\w+|\{\w+\}|~)?/[^\s:;,'\"()<>|=]+"),
+    # Ceph names several servers, each with its port.
+    (
+        "server",
+        r"(?<![\w/.:{}$+-])(?:[A-Za-z0-9][\w.-]{0,252}(?::\d{1,5})?,){0,16}"
+        r"[A-Za-z0-9](?:[\w.-]*\w)?(?::\d{1,5})?(?=:/(?!/))",
+    ),
+    ("quoted", r"'/[^':\n]{1,4096}'"),
+    ("path", r"(?<![\w./}-])(?:\$\w+|\{\w+\}|~[\w.-]{0,64}|\.{1,2})?/[^\s:;,'\"()<>|=]+"),
     (
         "domain",
         r"(?<![\w./-])(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+"
@@ -174,7 +180,8 @@ class Scrubber:
         self._seen: Dict[Tuple[str, bool], str] = {}
         self._special: Dict[str, Callable[[str], str]] = {
             "url": self._url,
-            "path": self._path,
+            "path": self.path,
+            "quoted": self._quoted,
             "ipv4": self._address,
             "ipv6": self._address,
         }
@@ -255,8 +262,13 @@ class Scrubber:
             return text
         return self._pseudonyms.of("addr", str(address)) + text[len(found) :]
 
-    def _path(self, path: str) -> str:
-        """A path with the folders of users and projects replaced, and the known ones kept."""
+    def _quoted(self, quoted: str) -> str:
+        """A file as the system's own messages name it, whose folders may have spaces in their names."""
+        inside = quoted[1:-1]
+        return "'" + (self.text(inside) if " /" in inside else self.path(inside)) + "'"
+
+    def path(self, path: str) -> str:
+        """A text that is a path, with the folders of users and projects replaced and the known ones kept."""
         parts = path.split("/")
         kept_below = parts[0] == "" and len(parts) > 1 and parts[1] in _SYSTEM_ROOTS
         is_device = parts[:2] == ["", "dev"]

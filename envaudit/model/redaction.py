@@ -79,6 +79,14 @@ _OWN_WORDS = {
     ("host", "kernel_arguments", "notes"): "text",
     ("conda", "history"): "text",
 }
+# Where a text came from, and that is a word of this program.
+_OWN_SOURCES = frozenset([("gpu", "source"), ("gpu", "compute_capability_source")])
+# Variables that hold files and folders, which may be written without a slash.
+_PLACES = re.compile(r".*(?:PATH|DIR|FILE|HOME|PREFIX|PRELOAD|STARTUP)\Z")
+# A path as the whole of a text; with a space in it, it would end there in any other text.
+_WHOLE_PATH = re.compile(r"/(?:[^\s:;,'\"()<>|=]| (?!/))+\Z")
+# Processes of these names are everywhere; another is called as its owner likes.
+_PROCESS = re.compile(r"(?:python[\d.]*|pt_main_thread|ray|torchrun|Xorg|nvidia-\w+|nv-\w+|dcgm\w*)\Z")
 _PLAIN_KEY = re.compile(r"[a-z][a-z_]{0,40}\Z")
 _PCI_ADDRESS = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\Z")
 _HOME = re.compile(r"/(?:home|Users)/([^/\s:;,'\"]+)")
@@ -198,7 +206,13 @@ class _Redaction:
             _OWN_WORDS.get((section, *path[:1], "notes")) if notes else None
         )
         kind = own or kind_of(path[-1]) if path else None
+        if (section, *path[-1:]) in _OWN_SOURCES:
+            kind = None
         if isinstance(value, str):
+            if section == "env" and path[-1] != "origin" and any(map(_PLACES.match, path)):
+                return self._places(value)
+            if section == "gpu" and "processes" in path and path[-1] == "name" and not is_nothing(value):
+                return value if _PROCESS.match(value) else self._pseudonyms.of("process", value)
             return self._leaf(kind, path, value, whole=own is not None)
         if isinstance(value, int) and not isinstance(value, bool) and kind == "id" and value:
             return self._pseudonyms.of("id", str(value))
@@ -211,12 +225,22 @@ class _Redaction:
             return text
         if whole:
             return self._scrubber.folder(text) if kind == "dir" else self._pseudonyms.of(str(kind), text)
+        if kind is None and "not_examined" not in path and _WHOLE_PATH.match(text):
+            return self._scrubber.path(text)
         shown = self._scrubber.text(text, keep_hex=not _DIGEST_KEYS.isdisjoint(path))
         if kind == "host" and text in self._nodes:
             return self._nodes[text]
         if kind is None or shown != text or text.lower() in COMMON or _is_loopback(text):
             return shown
         return self._scrubber.folder(text) if kind == "dir" else self._pseudonyms.of(kind, text)
+
+    def _places(self, text: str) -> str:
+        """A list of files and folders, some of them perhaps named from where the work runs."""
+        if "://" in text or "@" in text:
+            return self._scrubber.text(text)
+        return ":".join(
+            one if is_nothing(one) or one.isdigit() else self._scrubber.path(one) for one in text.split(":")
+        )
 
     def _key(self, section: str, path: Tuple[str, ...], key: str) -> str:
         if (section, *path[:1]) == ("git", "files"):

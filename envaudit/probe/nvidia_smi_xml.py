@@ -148,7 +148,8 @@ class _Gpu:
         for instance in list(devices.all("mig_device"))[:_MIG_DEVICES_MAX] if devices else ():
             cores = instance.text_at("device_attributes/shared/multiprocessor_count") or ""
             memory = _size(instance, "fb_memory_usage/total")
-            profile = mig_profile(architecture, total, int(cores) if cores.isdigit() else None, memory)
+            known = cores.isascii() and cores.isdigit()
+            profile = mig_profile(architecture, total, int(cores) if known else None, memory)
             counted[profile] = counted.get(profile, 0) + 1
         return counted
 

@@ -20,6 +20,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from envaudit.probe import child
 from envaudit.probe.context import Context
+from envaudit.probe.program import is_inside
 
 LIBRARY = "libnvidia-ml.so.1"
 # Where WSL has the libraries of the Windows driver; a loader cache without it is no absent driver.
@@ -51,6 +52,11 @@ class Told(NamedTuple):
 def listen(context: Context, timeout_s: float, stall_s: float = STALL_S) -> Told:
     """Ask NVML, for at most `timeout_s`; a fake node has the lines as the list `nvml` of its node.json."""
     if context.live:
+        of_prefix = _of_prefix(context) if context.static else None
+        if of_prefix:
+            text = f"{of_prefix}: lies in {context.static}, of which nothing is executed"
+            # Whether there is a GPU the kernel says; as where no library is, nvidia-smi then tells of it.
+            return Told(_no_library(text, absent=True)["system"], [], [])
         return _ask(time.monotonic() + timeout_s, stall_s)
     text = f"the driver's library does not load: {LIBRARY}: No such file or directory"
     absent = [_no_library(text, absent=True), {"end": True}]
@@ -179,6 +185,17 @@ def _load() -> None:
         if not os.path.exists(_WSL_LIBRARY):
             raise
         ctypes.CDLL(_WSL_LIBRARY)
+
+
+def _of_prefix(context: Context) -> Optional[str]:
+    """The library where the loader would take it out of the prefix that is only to be read.
+
+    LD_LIBRARY_PATH comes first, in its order; it separates folders by `:` or `;` (man 8 ld.so).
+    """
+    folders = context.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
+    paths = (os.path.abspath(os.path.join(folder, LIBRARY)) for folder in folders)
+    first = next((path for path in paths if os.path.exists(path)), None)
+    return first if first and is_inside(context.static, first) else None
 
 
 def _no_library(text: str, *, absent: bool) -> Dict[str, Any]:

@@ -6,9 +6,12 @@ from typing import Any, Dict, Optional, Tuple
 
 from envaudit.probe.nvml_asker import Asker
 
+# More than any node has (the kernel module knows 64, NV_MAX_DEVICES), less than takes all the time.
+_GPUS_MAX = 256
+
 
 def read_system(pynvml: Any) -> Tuple[Dict[str, Any], int]:
-    """The driver's row, {"library", "init", "values", "errors", "not_examined"}, and its number of GPUs."""
+    """The driver's row, {"library", "init", "values", "errors", "not_examined"}, and how many GPUs to ask."""
     asker = Asker(pynvml, "NVML")
     row: Dict[str, Any] = {"library": _library_path(), "init": 0}
     try:
@@ -26,8 +29,11 @@ def read_system(pynvml: Any) -> Tuple[Dict[str, Any], int]:
         known, state = asker.ask("nvmlSystemGetConfComputeState")
         if known:
             asker.values["confidential"] = _confidential(state)
+    count = asker.values.get("count") or 0
+    if count > _GPUS_MAX:
+        asker.errors.append(f"NVML counts {count} GPUs; {_GPUS_MAX} are asked")
     row.update(values=asker.values, errors=asker.errors, not_examined=asker.not_examined)
-    return row, asker.values.get("count") or 0
+    return row, min(count, _GPUS_MAX)
 
 
 def _confidential(state: Any) -> Optional[str]:

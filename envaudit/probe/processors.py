@@ -11,7 +11,9 @@ _CPUS = "/sys/devices/system/cpu"
 _NODES = "/sys/devices/system/node"
 # The first processor's block of /proc/cpuinfo: some 1.5 kB, of which its flags are most.
 _BLOCK_BYTES = 8 * 1024
+# NR_CPUS of x86 (arch/x86/Kconfig).
 _MAX_CPUS = 8192
+_RANGE = re.compile(r"(?<![^,])([0-9]{1,5})(?:-([0-9]{1,5}))?(?![^,])")
 
 
 def describe(context: Context) -> Dict[str, Any]:
@@ -81,10 +83,9 @@ def _governors(context: Context) -> Optional[List[str]]:
 
 
 def _listed(context: Context, path: str) -> List[int]:
-    """The numbers of a kernel list: `0-3,8` is 0, 1, 2, 3, 8."""
+    """The numbers of a kernel list: `0-3,8` is 0, 1, 2, 3, 8; no more of them than a kernel can have."""
     numbers: List[int] = []
-    for part in (context.peek(path) or "").split(","):
-        first, dash, last = part.partition("-")
-        if first.isdigit() and (last.isdigit() or not dash):
-            numbers.extend(range(int(first), min(int(last or first), int(first) + _MAX_CPUS) + 1))
+    for match in _RANGE.finditer(context.peek(path) or ""):
+        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+        numbers.extend(range(first, min(last + 1, first + _MAX_CPUS - len(numbers))))
     return numbers

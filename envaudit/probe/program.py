@@ -71,20 +71,25 @@ def outside(prefix: str, argv: Sequence[str], environ: Mapping[str, str]) -> Dic
     Raises:
         ProgramFailed: the program itself lies in the prefix.
     """
-    own = os.path.realpath(prefix)
-    # The programs of the machine itself are no part of an environment that an audit may distrust.
-    is_system = own in ("/", "/usr", "/usr/local")
-
-    def is_inside(path: str) -> bool:
-        places = (path, os.path.realpath(path))
-        return not is_system and any(f"{one}/".startswith((f"{own}/", f"{prefix}/")) for one in places)
-
     kept = {name: value for name, value in environ.items() if not name.startswith(("LD_", "PYTHON"))}
     folders = kept.get("PATH", os.defpath).split(os.pathsep)
-    kept["PATH"] = os.pathsep.join(folder for folder in folders if folder and not is_inside(folder))
-    if is_inside(find_program(argv[0], kept)):
+    kept["PATH"] = os.pathsep.join(folder for folder in folders if folder and not is_inside(prefix, folder))
+    if is_inside(prefix, find_program(argv[0], kept)):
         raise ProgramFailed(f"{argv[0]}: lies in {prefix}, of which nothing is executed")
     return kept
+
+
+def is_inside(prefix: str, path: str) -> bool:
+    """Whether a path lies in a prefix of which nothing may be executed, as it is written or in truth.
+
+    The programs and libraries of the machine itself are no part of an environment that an audit may
+    distrust: nothing lies inside of `/`, `/usr` and `/usr/local`.
+    """
+    own = os.path.realpath(prefix)
+    places = (path, os.path.realpath(path))
+    return own not in ("/", "/usr", "/usr/local") and any(
+        f"{one}/".startswith((f"{own}/", f"{prefix}/")) for one in places
+    )
 
 
 def start(

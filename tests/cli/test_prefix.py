@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from envaudit.probe import program
+from envaudit.probe import nvml, program
 from envaudit.probe.context import Context, ProgramFailed
 from envaudit.probe.loader import LoaderRules, ask, resolve_links
 from envaudit.probe.loaderwalk import walk
 from envaudit.probe.prefix import interpreter_of
 from envaudit.probe.runner import probe
 from tests.cli.conftest import Folder
+from tests.conftest import PROJECT
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 MARK = "executed"
@@ -102,6 +103,29 @@ def test_nothing_of_a_hostile_prefix_is_executed(folder: Folder, environment: Pa
     shown = folder.run("show", "./a.json", "--section", "torch", "--format", "json").json
     assert "2.7.0" in json.dumps(shown["facts"])
     assert not trap.exists()
+
+
+def test_driver_library_that_lies_in_the_prefix_is_not_loaded(environment: Path, tmp_path: Path) -> None:
+    """On LD_LIBRARY_PATH it would come before the driver's own, and loading a library runs its code."""
+    mark, source = tmp_path / MARK, tmp_path / "nvml.c"
+    source.write_text(
+        f'#include <fcntl.h>\n__attribute__((constructor)) void run(void) {{ creat("{mark}", 0600); }}\n'
+    )
+    library = environment / "lib/libnvidia-ml.so.1"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    code = (
+        f"import sys, json; sys.path.insert(0, {str(PROJECT)!r});"
+        "from envaudit.probe.runner import probe; request = {'sections': ['gpu'], 'prefix': sys.argv[1]};"
+        "print(json.dumps(probe(request)))"
+    )
+    environ = {**os.environ, "LD_LIBRARY_PATH": f"/nowhere:{environment}/lib"}
+    argv = [sys.executable, "-I", "-c", code, str(environment)]
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True, timeout=60)
+    (row,) = json.loads(done.stdout)["sections"]
+    assert (False, True) == (mark.exists(), row["status"] in ("absent", "ok", "partial"))
+    context = Context(environ=environ, workdir="/", launch="local", interpreter={}, static=str(environment))
+    says = f"{library}: lies in {environment}, of which nothing is executed"
+    assert {"load_error": says, "absent": True} == nvml.listen(context, 1.0).system
 
 
 def test_program_of_the_prefix_is_refused_and_its_libraries_kept_out(environment: Path, trap: Path) -> None:

@@ -156,6 +156,10 @@ def test_same_identity_has_one_pseudonym_across_sections_and_nodes() -> None:
         ("$HOME/a1/lib:/usr/cuda:/scratch/a1", "$HOME/dir-1/lib:/usr/cuda:/scratch/dir-1"),
         ("/dev/nvme0n1p2 /dev/sda1 /dev/mapper/acme-root", "/dev/nvme0n1p2 /dev/sda1 /dev/mapper/dir-1"),
         ("filer01.den.example:/vol/acme on /mnt/acme", "host-1:/dir-1/dir-2 on /mnt/dir-2"),
+        ("mon-a,mon-b:6789,mon-c:6789:/acme", "host-1:/dir-1"),
+        ("~zoe/ext:../a1:./a1/b1", "dir-1/dir-2:../dir-3:./dir-3/dir-4"),
+        ("[Errno 13] '/srv/acme code/x y'", "[Errno 13] '/srv/dir-1/dir-2'"),
+        ("'/usr/bin/x of /home/zoe/a1'", "'/usr/bin/x of /home/user-1/dir-1'"),
         ("https://user:pw@git.acme.example/t/x.git", "https://host-1/path-1"),
         ("git@git.acme.example:team/x.git", "remote-1"),
         ("nvidia-cudnn-cu12==9.1.0.70 wanted",) * 2,
@@ -200,6 +204,40 @@ def test_known_names_are_found_in_letters_of_any_case_and_behind_any_sign() -> N
     scrub = Scrubber({"_Node-A7": "node-1", "marigold": "user-1"}, Pseudonyms()).text
     assert "\u0130 user-1, _x_user-1; marigolds" == scrub("\u0130 MariGold, _x_marigold; marigolds")
     assert "(node-1)node-1 node-a77" == scrub("(_node-a7)_NODE-A7 node-a77")
+
+
+def test_files_of_variables_are_identities_without_a_slash_too() -> None:
+    """They may be named from the folder in which the work runs; libraries and addresses are themselves."""
+    variables = {
+        "PYTHONPATH": "acme:src/acme:{site}",
+        "LD_PRELOAD": "libjemalloc.so.2",
+        "HF_HOME": "hf://zoe@acme/x",
+        "PYTHONSAFEPATH": "1",
+        "NCCL_ALGO": "Ring,Tree",
+    }
+    nccl = {"NCCL_TOPO_FILE": {"value": "acme-rack7.xml", "origin": "environment"}}
+    facts = one("env", {"variables": variables, "nccl": nccl}).facts
+    shown = {**variables, "PYTHONPATH": "dir-1:src/dir-1:{site}", "HF_HOME": "hf://host-1/path-1"}
+    assert shown == facts["variables"]
+    assert {"NCCL_TOPO_FILE": {"value": "dir-2", "origin": "environment"}} == facts["nccl"]
+
+
+def test_process_is_named_by_its_owner() -> None:
+    """What everybody runs keeps its name; and how a GPU was asked is a word of this program."""
+    names = ["python3.11", "acme_train", "acme_train", None]
+    notes = {
+        "devices": {"0": {"processes": [{"name": name, "pid": 7} for name in names]}},
+        "source": "device tree",
+    }
+    shown: Any = one("gpu", {}, notes).notes
+    found = [row["name"] for row in shown["devices"]["0"]["processes"]]
+    assert ["python3.11", "process-1", "process-1", None] == found
+    assert "device tree" == shown["source"]
+
+
+def test_folder_with_a_space_in_its_name_goes_whole() -> None:
+    """A text that is nothing but a path is read to its end."""
+    assert {"path": ["/srv/dir-1/dir-2"]} == one("python", {}, {"path": ["/srv/acme code/x"]}).notes
 
 
 def test_digests_and_commits_stay() -> None:

@@ -177,6 +177,14 @@ def test_nvml_that_breaks_at_several_gpus_names_each(machine: Machine) -> None:
     assert ("partial", EACH, 6) == (answer.status, answer.facts["each"], len(answer.notes["devices"]))
 
 
+def test_nvml_that_counts_more_gpus_than_there_can_be_is_not_asked_for_all(machine: Machine) -> None:
+    """-1 as the number of GPUs would otherwise cost the section all its time, and then its facts."""
+    answer = machine.read(count="4294967295")
+    assert "NVML counts 4294967295 GPUs; 256 are asked" in answer.errors
+    assert ("partial", 256) == (answer.status, len(answer.notes["devices"]))
+    assert "550.54.15" == answer.facts["driver"]
+
+
 def test_nvml_that_hangs_everywhere_ends_with_the_time(machine: Machine) -> None:
     """No card is waited for once all the time is gone."""
     answer = machine.read(timeout_s=2, stall_s=1, return__nvmlDeviceGetName="hang")

@@ -133,6 +133,27 @@ def test_processor_model_is_read_on_each_architecture(make_node: MakeNode, text:
     assert expected == read(make_node, {"/proc/cpuinfo": text}).facts["cpu"]["model"]
 
 
+@pytest.mark.parametrize("text", ["²³\n", "9" * 5000, "-1\n", "0x10\n"])
+def test_number_that_is_none_costs_one_fact_and_not_the_section(make_node: MakeNode, text: str) -> None:
+    """Python takes `²³` for digits and refuses to read them, and reads no number of 5,000 digits."""
+    files: Dict[str, str | bytes] = {
+        "/proc/uptime": text,
+        "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": text,
+        "/proc/sys/net/core/rmem_max": text,
+        "/sys/devices/system/cpu/online": text,
+    }
+    answer = read(make_node, files)
+    seen = (answer.facts["hugepages"], answer.facts["cpu"]["threads"], answer.notes["uptime_s"])
+    assert ({"2048kB": None}, None, None) == seen
+    assert {"net.core.rmem_max": text.strip()} == answer.facts["sysctl"]
+
+
+def test_list_of_more_processors_than_a_kernel_has_is_cut(make_node: MakeNode) -> None:
+    """A list that repeats itself without an end would take all memory."""
+    text = "0-9999,0-99999,junk,7-3," * 1000
+    assert 8192 == read(make_node, {"/sys/devices/system/cpu/online": text}).facts["cpu"]["threads"]
+
+
 def test_settings_of_the_kernel_are_integers_where_they_are_one(make_node: MakeNode) -> None:
     """Tabs between three values are one space; a value that this kernel lacks is left out."""
     files: Dict[str, str | bytes] = {

@@ -271,6 +271,17 @@ def test_mig_profile_is_told_by_size(
     assert profile == mig_profile(architecture, gpu_mib << 20, cores, mib << 20)
 
 
+def test_mig_instance_whose_cores_are_no_number_is_unknown() -> None:
+    """Python takes `²³` for digits and refuses to read them: the card is still read."""
+    attributes = "<shared><multiprocessor_count>²³</multiprocessor_count></shared>"
+    instance = f"<mig_device><device_attributes>{attributes}</device_attributes></mig_device>"
+    card = CARD.replace("<current_mig>Disabled", "<current_mig>Enabled").replace(
+        "<mig_devices>None", f"<mig_devices>{instance}"
+    )
+    (row,) = read_report(report(card)).devices
+    assert {"unknown": 1} == row["facts"]["mig_instances"]
+
+
 def test_mig_profile_of_an_instance_without_sizes_is_unknown() -> None:
     """Counted all the same."""
     assert "unknown" == mig_profile("Ampere", None, 14, 1)

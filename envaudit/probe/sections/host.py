@@ -88,7 +88,7 @@ def _notes(context: Context) -> Dict[str, Any]:
         "machine_id": context.peek("/etc/machine-id"),
         "boot_id": context.peek("/proc/sys/kernel/random/boot_id"),
         "kernel_build": context.peek("/proc/sys/kernel/version"),
-        "uptime_s": int(uptime) if uptime.isdigit() else None,
+        "uptime_s": _count(uptime),
         "load": " ".join((context.peek("/proc/loadavg") or "").split()[:3]),
         "memory_bytes": int(memory.group(1)) * 1024 if memory else None,
         "microcode": processors.microcode(context),
@@ -146,8 +146,7 @@ def _hugepages(context: Context) -> Optional[Dict[str, Optional[int]]]:
         return None
     counts = {}
     for name in names:
-        count = context.peek(f"{_HUGEPAGES}/{name}/nr_hugepages") or ""
-        counts[name[len("hugepages-") :]] = int(count) if count.isdigit() else None
+        counts[name[len("hugepages-") :]] = _count(context.peek(f"{_HUGEPAGES}/{name}/nr_hugepages") or "")
     return counts
 
 
@@ -162,9 +161,14 @@ def _sysctls(context: Context, names: Tuple[str, ...]) -> Dict[str, Any]:
     for name in names:
         value = context.peek("/proc/sys/" + name.replace(".", "/"))
         if value is not None:
-            words = value.split()
-            found[name] = int(value) if value.isdigit() and len(value) < 20 else " ".join(words)
+            count = _count(value)
+            found[name] = " ".join(value.split()) if count is None else count
     return found
+
+
+def _count(text: str) -> Optional[int]:
+    """A kernel's number, None for what is none or is larger than any."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _kernel_arguments(context: Context) -> Tuple[Optional[List[str]], Optional[str]]:
