@@ -8,6 +8,7 @@ told in brief is never called older.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Mapping, NamedTuple, Optional, Tuple
 
 # The oldest Linux driver that runs programs of any minor version of a CUDA major.
@@ -128,7 +129,13 @@ _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9})*")
 
 def numbers(version: object) -> Tuple[int, ...]:
     """The parts that a version begins with: 2.14.1+cu130 is 2, 14, 1; nothing for what is no version."""
-    match = _NUMBERS.match(version) if isinstance(version, str) else None
+    return _numbers(version) if isinstance(version, str) else ()
+
+
+# A fleet has few versions, and each rule asks for them on each node.
+@lru_cache(maxsize=4096)
+def _numbers(version: str) -> Tuple[int, ...]:
+    match = _NUMBERS.match(version)
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
@@ -151,6 +158,11 @@ def driver_floor(cuda: object) -> Optional[str]:
 
 def toolkit_driver(cuda: object) -> Optional[str]:
     """The Linux driver that came with a toolkit; of `12.4` that of its first release."""
+    return _toolkit_driver(cuda) if isinstance(cuda, str) else None
+
+
+@lru_cache(maxsize=256)
+def _toolkit_driver(cuda: str) -> Optional[str]:
     parts = numbers(cuda)
     if len(parts) < 2:
         return None

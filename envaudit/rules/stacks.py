@@ -97,7 +97,9 @@ def _pairs(distributions: Mapping[str, Any]) -> List[_Pair]:
     """The libraries that more than one wheel brings, those that overwrite each other first."""
     families: Dict[str, List[Tuple[str, str, Optional[str]]]] = {}
     for name, row in distributions.items():
-        match = _WHEEL.fullmatch(name) if name.startswith("nvidia-") else None
+        if not name.startswith("nvidia-"):
+            continue
+        match = _WHEEL.fullmatch(name)
         version = mapping(row).get("version")
         if match and isinstance(version, str) and not version.startswith(_PLACEHOLDER):
             families.setdefault(match.group(1), []).append((name, version, match.group(2)))
