@@ -39,7 +39,7 @@ def execute(options: argparse.Namespace) -> int:
     snapshot = asking.ask_selected(options)
     nodes = snapshot.fingerprints
     evidence = Evidence(nodes, snapshot.missing, sections=(SECTION,), comparing=False, clocks_asked=True)
-    findings, verdict = judged(evidence, options)
+    findings, verdict, rests_on, _ = judged(evidence, options)
     basis, offsets = _offsets(snapshot)
     apart = {node for finding in findings if finding.rule in OFFSET_RULES for node in finding.nodes}
     clocks = tuple(
@@ -59,6 +59,7 @@ def execute(options: argparse.Namespace) -> int:
         outcome=_outcome(clocks, basis, findings),
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
+        stages=rests_on,
         clocks=clocks,
         clock_basis=basis,
     )

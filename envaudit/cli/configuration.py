@@ -57,19 +57,33 @@ class Lock(NamedTuple):
     channel_priority: Optional[str] = None
 
 
+class PolicyFile(NamedTuple):
+    """A file that says how a run is judged.
+
+    Attributes:
+        path: where it was found.
+        table: its tables, without faults.
+        sha256: of its bytes as they were read, hexadecimal.
+    """
+
+    path: str
+    table: Mapping[str, Any]
+    sha256: str
+
+
 class Configuration(NamedTuple):
     """What the files say, later files over earlier ones.
 
     Attributes:
         files: where it is said.
-        policy: of each file that has policy in it, its path and its tables.
+        policy: the files that say how a run is judged.
     """
 
     nodes: Nodes = Nodes()
     gate: Gate = Gate()
     lock: Lock = Lock()
     files: Tuple[str, ...] = ()
-    policy: Tuple[Tuple[str, Mapping[str, Any]], ...] = ()
+    policy: Tuple[PolicyFile, ...] = ()
 
 
 def of(options: argparse.Namespace) -> Configuration:
@@ -91,22 +105,22 @@ def load(named: Optional[str], start: str) -> Configuration:
             discovered file that is not trusted.
         InputError: a named file that cannot be read.
     """
-    tables: List[Tuple[str, Dict[str, Any]]] = []
+    files: List[PolicyFile] = []
     own = os.path.join(trusted.folder("XDG_CONFIG_HOME", ".config"), FILE_NAME)
     if os.path.exists(own):
-        tables.append((own, parse_table(own, read_bytes(own))))
+        files.append(_file(own, read_bytes(own)))
     if named is not None:
-        tables.append((named, parse_table(named, read_bytes(named))))
+        files.append(_file(named, read_bytes(named)))
     else:
         found = discover(start)
         if found is not None and os.path.realpath(found) != os.path.realpath(own):
             data = read_bytes(found)
-            table = parse_table(found, data)
-            _demand_trust(found, data, table)
-            _demand_output_inside(found, table)
-            tables.append((found, table))
+            file = _file(found, data)
+            _demand_trust(found, data, file.table)
+            _demand_output_inside(found, file.table)
+            files.append(file)
     faults: List[str] = []
-    for path, table in tables:
+    for path, table, _ in files:
         faults += _faults(path, table)
     if faults:
         count = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
@@ -114,7 +128,7 @@ def load(named: Optional[str], start: str) -> Configuration:
     merged_nodes: Dict[str, Any] = {}
     merged_gate: Dict[str, Any] = {}
     merged_lock: Dict[str, Any] = {}
-    for path, table in tables:
+    for path, table, _ in files:
         merged_nodes.update(_resolved(path, table.get("nodes", {})))
         merged_gate.update(table.get("gate", {}))
         merged_lock.update(_resolved(path, table.get("lock", {})))
@@ -131,9 +145,15 @@ def load(named: Optional[str], start: str) -> Configuration:
             virtual_packages=merged_lock.get("virtual-packages"),
             channel_priority=merged_lock.get("channel-priority"),
         ),
-        files=tuple(path for path, _ in tables),
-        policy=tuple((path, table) for path, table in tables if _has_policy(table)),
+        files=tuple(file.path for file in files),
+        policy=tuple(file for file in files if _has_policy(file.table) or "gate" in file.table),
     )
+
+
+def _file(path: str, data: bytes) -> PolicyFile:
+    import hashlib  # 2 ms, where there is a file
+
+    return PolicyFile(path, parse_table(path, data), hashlib.sha256(data).hexdigest())
 
 
 def discover(start: str) -> Optional[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from envaudit._version import __version__
 from envaudit.cli import references
 from envaudit.cli.baselines import compare_with, told_against_baseline
-from envaudit.cli.judging import judged_whole, unexamined_stages, waived_stages
+from envaudit.cli.judging import judged, policy_of, unexamined_stages
 from envaudit.cli.loading import add_section_option, add_store_option, load
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_transport_options
@@ -75,10 +75,11 @@ def execute(options: argparse.Namespace) -> int:
         references=comparison.references,
         unmatched=paths.unmatched((*comparison.current, *comparison.references)),
     )
-    judgement, policy = judged_whole(evidence, options, full=evidence.sections is None)
-    told = told_against_baseline(judgement.findings, comparison, options)
+    policy = policy_of(options)
+    found = judged(evidence, options, full=evidence.sections is None)
+    told = told_against_baseline(found.findings, comparison, options)
     verdict = Verdict.of(told.findings, policy.fail_on)
-    stages = list(waived_stages(judgement.waived))
+    stages = list(found.stages)
     if told.left_out:
         noun = "finding" if told.left_out == 1 else "findings"
         stages.append(Stage("known", f"{told.left_out} {noun} that the baseline had already"))
@@ -97,6 +98,7 @@ def execute(options: argparse.Namespace) -> int:
         reference=comparison.description,
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
+        hidden=found.hidden,
     )
     emit(report, options)
     return verdict.exit_code

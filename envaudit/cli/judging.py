@@ -4,30 +4,81 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any, Dict, List, Sequence, Tuple
+from dataclasses import replace
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from envaudit.model import Finding, Verdict
 from envaudit.model.nodeset import fold
 from envaudit.report import Stage
+from envaudit.report.summary import switched_off
 from envaudit.rules import Evidence, Judgement, Policy, judgement
 from envaudit.rules.unexamined import unexamined
 from envaudit.rules.waivers import Waived
 
 
-def judged(evidence: Evidence, options: argparse.Namespace) -> Tuple[Tuple[Finding, ...], Verdict]:
-    """Findings, worst first, and the verdict over them."""
-    policy = policy_of(options)
-    found = judgement(evidence, policy)
-    return found.findings, Verdict.of(found.findings, policy.fail_on)
+class Judged(NamedTuple):
+    """What the rules say of a run, and what it rests on.
+
+    Attributes:
+        findings: worst first, without what is waived.
+        verdict: over them.
+        stages: a line for each file of policy that changed something, and for each waiver that was used.
+        hidden: how many findings the policy has switched off.
+    """
+
+    findings: Tuple[Finding, ...]
+    verdict: Verdict
+    stages: Tuple[Stage, ...]
+    hidden: int
 
 
-def judged_whole(evidence: Evidence, options: argparse.Namespace, *, full: bool) -> Tuple[Judgement, Policy]:
-    """Findings with what was waived, and the policy they were judged under.
+def judged(evidence: Evidence, options: argparse.Namespace, *, full: bool = False) -> Judged:
+    """Judge under the policy of the configuration; nothing that it takes out goes untold.
 
     `full` where the run looks at all that a waiver could match.
     """
     policy = policy_of(options, full=full)
-    return judgement(evidence, policy), policy
+    found = judgement(evidence, policy)
+    hidden = _hidden(evidence, found, policy)
+    stages = _waived_stages(found.waived)
+    if evidence.comparing or _is_moved(evidence, found, policy):
+        stages = (*_policy_stages(options), *stages)
+    if hidden:
+        names = " ".join(dict.fromkeys(each.rule for each in hidden))
+        stages += (Stage("hidden", f"{switched_off(len(hidden))} by the policy: {names}"),)
+    return Judged(found.findings, Verdict.of(found.findings, policy.fail_on), stages, len(hidden))
+
+
+def _hidden(evidence: Evidence, found: Judgement, policy: Policy) -> Tuple[Finding, ...]:
+    """What would be told if neither a rule nor a path were off; judged again, where one is."""
+    levels = {rule: level for rule, level in policy.levels.items() if level != "off"}
+    paths = tuple((pattern, level) for pattern, level in policy.paths if level != "off")
+    if (len(levels), len(paths)) == (len(policy.levels), len(policy.paths)):
+        return ()
+    whole = judgement(evidence, replace(policy, levels=levels, paths=paths, full=False))
+    told = {_key(each) for each in (*found.findings, *(waived.finding for waived in found.waived))}
+    return tuple(each for each in whole.findings if _key(each) not in told)
+
+
+def _is_moved(evidence: Evidence, found: Judgement, policy: Policy) -> bool:
+    """Whether a run over single nodes or files ends otherwise than without any policy."""
+    if policy == Policy(today=policy.today, full=policy.full):
+        return False
+    usual = judgement(evidence, Policy()).findings
+    return policy.fail_on != Policy.fail_on or usual != found.findings
+
+
+def _key(finding: Finding) -> Tuple[str, Tuple[str, ...], str]:
+    return finding.rule, finding.nodes, finding.path
+
+
+def _policy_stages(options: argparse.Namespace) -> Tuple[Stage, ...]:
+    settings = getattr(options, "configuration", None)
+    if settings is None or not settings.policy:
+        return ()
+    from envaudit.cli.policywords import policy_lines
+
+    return tuple(Stage("policy", line) for line in policy_lines(settings.policy))
 
 
 def policy_of(options: argparse.Namespace, *, full: bool = False) -> Policy:
@@ -49,7 +100,7 @@ def policy_of(options: argparse.Namespace, *, full: bool = False) -> Policy:
     return policyfile.policy_of(settings.policy, today=today, **chosen)
 
 
-def waived_stages(waived: Sequence[Waived]) -> Tuple[Stage, ...]:
+def _waived_stages(waived: Sequence[Waived]) -> Tuple[Stage, ...]:
     """A line for each waiver that took something out of the run: it is never silent."""
     taken: Dict[int, List[Waived]] = {}
     for each in waived:

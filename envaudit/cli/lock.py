@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from envaudit._version import __version__
 from envaudit.cli import configuration
-from envaudit.cli.judging import judged
+from envaudit.cli.judging import Judged, judged
 from envaudit.cli.lint import in_reading_order, spoken, usual_files
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_config_option
@@ -132,18 +132,18 @@ class _Run:
             priority=self._priority() or "",
             table=self.table,
         )
-        findings, verdict = self._judged(section)
-        return _Told(findings, verdict, (), f"{self.output} is fresh")
+        findings, verdict, rests_on, _ = self._judged(section)
+        return _Told(findings, verdict, rests_on, f"{self.output} is fresh")
 
     def make(self) -> _Told:
         """Judge the sources, solve, audit, write."""
         existing = read_lock(self.output) if self.options.update else None
         sources = self._sources(existing)
         envfile = section_of(sources)
-        findings, verdict = self._judged(envfile)
+        findings, verdict, rests_on, _ = self._judged(envfile)
         if any(finding.severity == "error" for finding in findings) and not self.options.force:
             self.about = ", ".join(source.path for source in sources)
-            return _Told(findings, verdict, (Stage("lock", f"not solved, {self._left()}"),), "")
+            return _Told(findings, verdict, (*rests_on, Stage("lock", f"not solved, {self._left()}")), "")
         for source in sources:
             source.check()
         _demand_writable(self.output, sources)
@@ -171,9 +171,9 @@ class _Run:
         began = time.monotonic()
         with shown_solve(request.platforms) as progress:
             made = make_lock(request, progress)
-        findings, verdict = self._judged(envfile, *made.sections)
+        findings, verdict, rests_on, _ = self._judged(envfile, *made.sections)
         solved = ", ".join(_counted(platform, *counts) for platform, counts in made.counts.items())
-        stages = [Stage("solve", solved or "no solution", time.monotonic() - began)]
+        stages = [*rests_on, Stage("solve", solved or "no solution", time.monotonic() - began)]
         failed = any(finding.severity == "error" for finding in findings)
         if made.data is None or (failed and not self.options.force):
             stages.append(Stage("lock", self._left()))
@@ -186,7 +186,7 @@ class _Run:
             stages.append(Stage("lock", f"{self.output} {written}" + (" (--force)" if failed else "")))
         return _Told(findings, verdict, tuple(stages), f"{self.output} {written}: {solved}")
 
-    def _judged(self, *sections: Section) -> tuple[tuple[Finding, ...], Verdict]:
+    def _judged(self, *sections: Section) -> Judged:
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         fingerprint = Fingerprint("", "lock", now, __version__, {each.name: each for each in sections})
         return judged(Evidence((fingerprint,), comparing=False), self.options)

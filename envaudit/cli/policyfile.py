@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envaudit.cli import references
-from envaudit.cli.configuration import nearest
+from envaudit.cli.configuration import PolicyFile, nearest
 from envaudit.errors import EnvauditError
 from envaudit.model.pathpattern import PathPattern
 from envaudit.rules import Rule, all_rules
@@ -25,10 +25,8 @@ _WAIVER_KEYS = ("rule", "path", "nodes", "reason", "owner", "expires")
 _DEMANDED = ("rule", "reason", "owner", "expires")
 _ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _EVIDENCE = "missing evidence is never a pass; leave the node or the section out instead"
+_EXPIRED = "EA910"
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\Z")
-
-# A configuration file and its table.
-Read = tuple[str, Mapping[str, Any]]
 
 
 class Complaint(NamedTuple):
@@ -60,11 +58,11 @@ def faults(table: Mapping[str, Any]) -> list[Complaint]:
     return found
 
 
-def policy_of(files: Sequence[Read], *, today: str, **chosen: Any) -> Policy:
+def policy_of(files: Sequence[PolicyFile], *, today: str, **chosen: Any) -> Policy:
     """The policy of some files without faults, later ones over earlier ones.
 
     Args:
-        files: each file's path and table.
+        files: as the configuration names them.
         today: the day of the run in UTC.
         chosen: further fields of `Policy`.
     """
@@ -73,7 +71,7 @@ def policy_of(files: Sequence[Read], *, today: str, **chosen: Any) -> Policy:
     paths: list[tuple[PathPattern, str]] = []
     waivers: list[Waiver] = []
     roles: dict[str, str] = {}
-    for path, table in files:
+    for path, table, _ in files:
         for rule_id, settings in table.get("rules", {}).items():
             if "severity" in settings:
                 levels[rule_id] = settings["severity"]
@@ -164,6 +162,8 @@ def _waivers(rows: Sequence[Any]) -> Iterator[Complaint]:
                 yield Complaint(f"{key}.rule", f"no rule has the id {row['rule']!r}")
             elif known[row["rule"]].severity == "incomplete":
                 yield Complaint(f"{key}.rule", _EVIDENCE)
+            elif row["rule"] == _EXPIRED:
+                yield Complaint(f"{key}.rule", "a waiver that has expired is renewed, not waived")
         if isinstance(row.get("path"), str):
             yield from _bad_pattern(f"{key}.path", row["path"])
         if isinstance(row.get("nodes"), str):
@@ -199,7 +199,7 @@ def _roles(table: Mapping[str, Any]) -> Iterator[Complaint]:
 
 def _gate(gate: Mapping[str, Any]) -> list[Complaint]:
     found = []
-    if "profile" in gate and gate["profile"] not in PROFILES:
+    if "profile" in gate and not (isinstance(gate["profile"], str) and gate["profile"] in PROFILES):
         found.append(
             Complaint("gate.profile", f"expected one of {', '.join(PROFILES)}, got {gate['profile']!r}")
         )

@@ -7,7 +7,7 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.errors import EnvauditError
 from envaudit.model import Finding, Fingerprint, canonical_json, split_path
-from envaudit.store import Store
+from envaudit.store import Entry, Store
 
 # How far back a history is read, in snapshots of one node, and how many are read in all.
 _MAX_BACK = 50
@@ -48,17 +48,24 @@ class _History:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._read: Dict[Tuple[str, str], Optional[Fingerprint]] = {}
+        self._entries: Optional[List[Entry]] = None
 
     def first_with(self, now: Fingerprint, paths: Iterable[str]) -> str:
         """The time of the oldest snapshot from which on the facts at some paths never changed."""
         wanted = {path: value_at(now, path) for path in paths}
         first = ""
-        for entry in reversed(self._store.history(now.node)[-_MAX_BACK:]):
+        for entry in reversed(self._of(now.node)[-_MAX_BACK:]):
             before = self._load(entry.name, now.node)
             if before is None or any(value_at(before, path) != value for path, value in wanted.items()):
                 break
             first = entry.captured_at
         return first
+
+    def _of(self, node: str) -> List[Entry]:
+        """The node's snapshots, oldest first; none where files were compared that no store knows."""
+        if self._entries is None:
+            self._entries = self._store.entries()
+        return [entry for entry in self._entries if node in entry.nodes]
 
     def _load(self, name: str, node: str) -> Optional[Fingerprint]:
         key = (name, node)

@@ -74,7 +74,7 @@ def execute(options: argparse.Namespace) -> int:
         sections=(*options.section, *asking.on_request(options)) if options.section else None,
         comparing=False,
     )
-    findings, verdict = judged(evidence, options)
+    findings, verdict, rests_on, _ = judged(evidence, options)
     nodes = tuple(fingerprint.node for fingerprint in snapshot.fingerprints)
     sections = {name for fingerprint in snapshot.fingerprints for name in fingerprint.sections}
     report = Report(
@@ -88,7 +88,7 @@ def execute(options: argparse.Namespace) -> int:
         comparing=False,
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
-        stages=tuple(stages),
+        stages=(*stages, *rests_on),
     )
     emit(report, options)
     return verdict.exit_code

@@ -78,7 +78,7 @@ def execute(options: argparse.Namespace) -> int:
         sections=(*COMPARED, *also, LOCK),
         references=tuple(replace(each, node=f"{node}{suffix}") for node, each in expected.items()),
     )
-    findings, verdict = judged(evidence, options)
+    findings, verdict, rests_on, hidden = judged(evidence, options)
     nodes = tuple(node.node for node in snapshot.fingerprints)
     text = _amount(lock, list(expected.values()))
     report = Report(
@@ -94,7 +94,8 @@ def execute(options: argparse.Namespace) -> int:
         outcome=f"{_count(nodes)} as locked, {text}",
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
-        stages=_examined(snapshot.fingerprints),
+        stages=(*rests_on, *_examined(snapshot.fingerprints)),
+        hidden=hidden,
     )
     emit(report, options)
     return verdict.exit_code

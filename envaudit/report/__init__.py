@@ -93,6 +93,7 @@ class Report:
         timeline: history to show, oldest first.
         stages: the steps of the command.
         clocks: clocks to show.
+        hidden: how many findings the policy has switched off.
         clock_basis: what their offsets are relative to: `median` of all, the middle of a `pair`, this
             machine's clock (`here`), or nothing (`alone`).
     """
@@ -116,6 +117,7 @@ class Report:
     stages: Tuple[Stage, ...] = ()
     clocks: Tuple[Clock, ...] = ()
     clock_basis: str = "alone"
+    hidden: int = 0
 
 
 __all__ = ["Clock", "Moment", "Report", "Stage"]

@@ -77,8 +77,9 @@ def _incomplete_line(report: Report) -> Line:
 
 
 def _pass_text(report: Report) -> str:
+    hidden = f", {switched_off(report.hidden)}" if report.hidden else ""
     if report.outcome:
-        return printable(report.outcome)
+        return printable(report.outcome) + hidden
     remarks = _severity_counts(report.findings, ("warning", "info"))
     if report.about:
         return ", ".join([printable(report.about), remarks or "no findings"])
@@ -88,7 +89,12 @@ def _pass_text(report: Report) -> str:
     parts = [f"{_count(len(report.nodes), 'node')}{alike}"]
     if report.sections:
         parts.append(_count(len(report.sections), "section"))
-    return ", ".join([*parts, remarks] if remarks else parts)
+    return ", ".join([*parts, remarks] if remarks else parts) + hidden
+
+
+def switched_off(hidden: int) -> str:
+    """`3 findings are switched off`: what a policy hides is not what is well."""
+    return f"{_count(hidden, 'finding')} {'is' if hidden == 1 else 'are'} switched off"
 
 
 def _severity_counts(findings: Sequence[Finding], severities: Sequence[str]) -> str:

@@ -111,6 +111,7 @@ def test_policy_is_what_the_file_says(tmp_path: Path) -> None:
         ("[paths]\n'gpu' = 3", 'paths."gpu": expected one of error, warning, info, off, got 3'),
         ("[roles.head]\nhosts = '[1-'", "roles.head.hosts: "),
         ("[roles.'a b']\nhosts = 'x'", "roles.a b: a role's name is letters"),
+        ("[gate]\nprofile = []", "gate.profile: expected one of lenient, default, strict, got []"),
         ("[gate]\nmust-match = [3]", "gate.must-match: expected a list of package names, got [3]"),
         (
             "[rules.EA901]\nseverity = 'off'",
@@ -135,6 +136,35 @@ def test_node_in_two_roles_is_refused(tmp_path: Path) -> None:
     """It would be compared with two references."""
     text = "[roles.a]\nhosts = 'n[1-3]'\n[roles.b]\nhosts = 'n[3-4]'"
     assert ["roles.b.hosts: n3 is in roles.a already"] == faults(tmp_path, text)
+
+
+def test_waiver_of_an_expired_waiver_is_refused(tmp_path: Path) -> None:
+    """The next one would hide that the last one is over."""
+    row = "[[waivers]]\nrule = 'EA910'\nreason = 'r'\nowner = 'o'\nexpires = 2027-01-31"
+    assert ["waivers[0].rule: a waiver that has expired is renewed, not waived"] == faults(tmp_path, row)
+
+
+@pytest.mark.parametrize(
+    "value", ["3", "true", "'x'", "[]", "[[]]", "[{}]", "{}", "{x = []}", "nan", "2027-01-31"]
+)
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("rules", "paths", "waivers", "roles", "gate", "nodes", "lock"),
+        *("rules.EA150", "rules.EA150.severity", "rules.EA150.offset-s", "paths.'a/b'"),
+        *("roles.head", "roles.head.hosts"),
+        *("gate.fail-on", "gate.profile", "gate.must-match", "gate.require"),
+    ],
+)
+def test_policy_of_any_type_is_read_or_refused_with_its_key(tmp_path: Path, key: str, value: str) -> None:
+    """Never an internal error, and never a fault elsewhere."""
+    told = ""
+    try:
+        loaded(tmp_path, f"{key} = {value}")
+    except UsageError as error:
+        told = str(error)
+    named = key.replace("'a/b'", '"a/b"')
+    assert [] == [line for line in told.splitlines()[1:] if named not in line]
 
 
 def test_waiver_of_missing_evidence_is_refused(tmp_path: Path) -> None:
