@@ -177,7 +177,8 @@ def _drift_rows(drift: Drift, nodes: Tuple[str, ...], above: str, shared: str, v
     rows = []
     for path, texts in differences(drift, 0 if verbose else _VALUE_CHARACTERS):
         within = path[len(above) + 1 :] if above and path.startswith(f"{above}/") else path
-        label = shortened(printable(within), 0 if verbose else _LABEL_CHARACTERS)
+        named = within if verbose else _spoken(within)
+        label = shortened(printable(named), 0 if verbose else _LABEL_CHARACTERS)
         if is_pair:
             rows.append(Row(_INDENT, "", label, texts, arrow=bool(drift.reference), tail=tail))
         else:
@@ -188,6 +189,11 @@ def _drift_rows(drift: Drift, nodes: Tuple[str, ...], above: str, shared: str, v
             )
             rows.append(Row(_INDENT, "", label, tail=tail, below=below))
     return rows
+
+
+def _spoken(path: str) -> str:
+    """A path to be read: a segment that is a file's name bare, where a pattern would escape it."""
+    return path.replace("~1", "/").replace("~0", "~")
 
 
 def _basis_text(drift: Drift) -> str:

@@ -84,7 +84,8 @@ def _pass_text(report: Report) -> str:
     if report.about:
         return ", ".join([printable(report.about), remarks or "no findings"])
     alike = ""
-    if report.comparing and not _comparable(report.drifts):
+    apart = any(finding.nodes and set(finding.nodes) < set(report.nodes) for finding in report.findings)
+    if report.comparing and not _comparable(report.drifts) and not apart:
         alike = " like the reference" if report.reference else " alike"
     parts = [f"{_count(len(report.nodes), 'node')}{alike}"]
     if report.sections:

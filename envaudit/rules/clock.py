@@ -246,13 +246,9 @@ def _unsynchronised(evidence: Evidence) -> Set[str]:
 
 
 def _told_elsewhere(evidence: Evidence, policy: Policy) -> Set[str]:
-    """Nodes whose time service another finding names: one that is off, or a drift of its facts."""
+    """Nodes whose time service another finding names, since their clock is off."""
     off_ns = _off_ns(policy)
-    told = {node for each in _off(evidence) if each.at_least_ns > off_ns for node in each.nodes}
-    for drift in evidence.drifts:
-        if drift.kind != "unknown" and drift.path in ("clock/service", "clock/synchronised"):
-            told.update(drift.outliers)
-    return told
+    return {node for each in _off(evidence) if each.at_least_ns > off_ns for node in each.nodes}
 
 
 def _without_service(evidence: Evidence, policy: Policy, service: object, message: str) -> Iterator[Found]:

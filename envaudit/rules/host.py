@@ -106,3 +106,18 @@ def processors_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
         yield claim.found(f"{what.get(names[0], f'number of {names[0]}')} differs")
     else:
         yield claim.found("processors differ")
+
+
+@difference(
+    "EA103",
+    severity="warning",
+    title="distribution differs",
+    why="Other system libraries and another kernel: what is built or loaded from the system is not the same.",
+    of=("host/distribution/name",),
+    follows=("host/distribution/**", "host/glibc", "host/kernel", "host/sysctl/**"),
+    order=12,
+    how_to_fix="Install the nodes, or start their containers, from one image.",
+)
+def distributions_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """Its version, the C library and the kernel follow from it."""
+    yield claim.found("distribution differs")

@@ -22,6 +22,10 @@ from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Evidence, Found, Threshold, difference, rule, threshold
 
 _GIB = 1 << 30
+_MORE_SHARED_MEMORY = (
+    "Give the container more: --shm-size=16g or --ipc=host, in Kubernetes an emptyDir of "
+    "medium Memory at /dev/shm; on a host remount it with a larger size."
+)
 _WORDS = {
     "memlock_bytes": "locked memory",
     "cap_ipc_lock": "the right to lock memory",
@@ -74,8 +78,7 @@ def _memlock(fingerprint: Fingerprint, policy: Policy) -> Iterator[Found]:
     title="/dev/shm is small",
     why="Ranks of one node and data loaders exchange data through it: they end with a bus error, "
     "or NCCL with 'error while creating shared memory segment'.",
-    how_to_fix="Give the container more: --shm-size=16g or --ipc=host, in Kubernetes an emptyDir of "
-    "medium Memory at /dev/shm; on a host remount it with a larger size.",
+    how_to_fix=_MORE_SHARED_MEMORY,
     needs=("limits",),
     thresholds={
         "error_up_to_bytes": Threshold(
@@ -217,13 +220,14 @@ def limits_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
     )
     severe = any(each.severity == "error" for each in (each for of in found.values() for each in of))
     words = ", ".join(dict.fromkeys(_WORDS.get(name, name) for name in names)) or "limits"
+    hint = ""
     if len(names) == 1 and names[0] == "dev_shm_gib":
-        message = "size of /dev/shm differs"
+        message, hint = "size of /dev/shm in GiB differs", _MORE_SHARED_MEMORY
     elif len(names) == 1:
         message = f"limit of {words} differs"
     else:
         message = f"limits differ: {words}"
-    yield claim.found(message, evidence=wrong, severity="error" if severe else "")
+    yield claim.found(message, evidence=wrong, hint=hint, severity="error" if severe else "")
 
 
 def _words(limit: object) -> str:

@@ -131,7 +131,7 @@ def shaping_setting_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     names = list(dict.fromkeys(name_of(drift) for drift in claim.drifts))
     alike = all(_resolves_alike(drift, claim) for drift in claim.drifts)
     reasons = [why for why, patterns in SHAPING.items() if re.match(_pattern(patterns), names[0])]
-    lines = by_nodes(claimed(claim), lambda one: _shown(one, names))
+    lines = by_nodes(claimed(claim), lambda one: _beyond_the_row(one, names))
     message = f"{names[0]} differs" if len(names) == 1 else f"{len(names)} settings of the transport differ"
     if alike:
         yield claim.found(f"{message}, and resolves to the same", evidence=lines, severity="info")
@@ -156,6 +156,13 @@ def _resolved(fingerprint: Fingerprint, key: str) -> Dict[str, Any]:
     if selection.get("matched") == 0 or selection.get("idle"):
         return {}
     return {name: value for name, value in selection.items() if name not in _WORDING}
+
+
+def _beyond_the_row(fingerprint: Fingerprint, names: Sequence[str]) -> str:
+    """What a report's row, the name and the values side by side, does not show already."""
+    told = _shown(fingerprint, names)
+    is_more = len(names) > 1 or told.endswith((")", "matches nothing"))
+    return told if is_more else ""
 
 
 def _shown(fingerprint: Fingerprint, names: Sequence[str]) -> str:
@@ -189,7 +196,7 @@ def _shown(fingerprint: Fingerprint, names: Sequence[str]) -> str:
 def setting_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     """What only talks more is told, not alarmed: NCCL_DEBUG, log levels."""
     names = list(dict.fromkeys(name_of(drift) for drift in claim.drifts))
-    lines = by_nodes(claimed(claim), lambda one: _shown(one, names))
+    lines = by_nodes(claimed(claim), lambda one: _beyond_the_row(one, names))
     message = f"{names[0]} differs" if len(names) == 1 else f"{len(names)} settings differ"
     talking = all(_is_talking(name) for name in names)
     yield claim.found(message, evidence=lines, severity="info" if talking else "")
@@ -206,7 +213,7 @@ def setting_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
 def torch_variable_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     """TORCH_DISTRIBUTED_DEBUG=DETAIL adds collectives of its own; the TF32 override changes numbers."""
     names: Tuple[str, ...] = tuple(dict.fromkeys(name_of(drift) for drift in claim.drifts))
-    lines = by_nodes(claimed(claim), lambda one: _shown(one, names))
+    lines = by_nodes(claimed(claim), lambda one: _beyond_the_row(one, names))
     yield claim.found(f"{', '.join(names)} {'differs' if len(names) == 1 else 'differ'}", evidence=lines)
 
 

@@ -66,14 +66,14 @@ def test_verdict_counts_errors_and_warnings() -> None:
 @pytest.mark.parametrize(
     ("severity", "fail_on", "expected"),
     [
-        ("warning", "error", "PASS 3 nodes alike, 2 sections, 1 warning, 0.2 s"),
+        ("warning", "error", "PASS 3 nodes, 2 sections, 1 warning, 0.2 s"),
         ("warning", "warning", "FAIL EA331 node02: 1 warning on 1 of 3 nodes, 0.2 s"),
-        ("info", "warning", "PASS 3 nodes alike, 2 sections, 1 remark, 0.2 s"),
+        ("info", "warning", "PASS 3 nodes, 2 sections, 1 remark, 0.2 s"),
         ("info", "info", "FAIL EA331 node02: 1 remark on 1 of 3 nodes, 0.2 s"),
     ],
 )
 def test_verdict_follows_the_threshold(severity: str, fail_on: str, expected: str) -> None:
-    """What fails is named; what does not fail is counted."""
+    """What fails is named, what does not fail is counted; with a node that is named they are not alike."""
     finding = Finding("EA331", severity, "driver patch differs", ("node02",))
     assert expected == lines(finding, fail_on=fail_on)[-1]
 
@@ -103,3 +103,14 @@ def test_layout_names_a_basis_that_the_header_does_not() -> None:
     assert "3 nodes, 3 groups. Reference: the majority of each fact." == both[0]
     assert "  E EA299  gpu/driver  1  →  2   majority 2/3" in both
     assert "3 nodes, 2 groups. Reference: majority 2/3, node[01-02]." == lines(NCCL)[0]
+
+
+def test_label_shows_a_folder_as_it_is_called_and_verbose_as_a_pattern_has_it() -> None:
+    """`~1` is what --only and [paths] want, and no word for the eyes."""
+    groups = (Group("12.1.1", ("node01", "node02")), Group(None, ("node03",), state="absent"))
+    path = "cuda/toolkits/~1usr~1local~1cuda-12.1"
+    drift = Drift(path, "missing", groups, ("node01", "node02"), "majority 2/3")
+    finding = Finding("EA299", "info", f"{path} is missing", ("node03",), path, drifts=(drift,))
+    told = [row for row in lines(finding) if "cuda" in row]
+    assert ["  I EA299  cuda/toolkits//usr/local/cuda-12.1  12.1.1  →  absent"] == told
+    assert any(path in row for row in lines(finding, verbose=True))

@@ -188,11 +188,13 @@ def test_containers_of_a_comparison_are_not_blamed_for_their_hosts() -> None:
     assert [] == named(*(node(f"pod{number}", service=None, synchronised=None) for number in range(3)))
 
 
-def test_service_that_a_drift_names_is_not_named_again() -> None:
-    """One cause, one finding."""
-    odd = node("node09", 0, synchronised=False, leap="not synchronised")
-    assert [] == named(*fleet(odd), comparing=True)
-    assert [("EA153", ("node09",))] == named(*fleet(odd))
+@pytest.mark.parametrize(("service", "rule"), [("chrony", "EA153"), ("none", "EA154")])
+def test_clock_without_synchronisation_is_one_finding_in_a_comparison(service: str, rule: str) -> None:
+    """Not also one for each fact that differs: service, synchronised, leap second."""
+    odd = node("node09", 0, service=service, synchronised=False, leap="not synchronised")
+    nodes = fleet(odd)
+    told = judge(Evidence(nodes, drifts=compare(nodes), sections=("clock",)))
+    assert [("warning", rule, ("node09",))] == [(each.severity, each.rule, each.nodes) for each in told]
 
 
 def test_all_nodes_without_a_service_are_one_finding() -> None:

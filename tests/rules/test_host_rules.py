@@ -1,4 +1,4 @@
-"""EA100 to EA102: memory and processors that are not the same on all nodes."""
+"""EA100 to EA103: memory, processors and distributions that are not the same on all nodes."""
 
 from __future__ import annotations
 
@@ -80,3 +80,21 @@ def test_processors_of_one_vendor_that_differ(key: str, value: object, message: 
         finding.nodes,
         finding.message,
     )
+
+
+def test_another_distribution_is_one_warning_that_takes_its_kernel_along() -> None:
+    """One node was installed from another image: five facts of the host, and one cause."""
+    nodes = fleet("twin-a")
+    odd = edited(nodes[2], "host/distribution", {"id": "rocky", "version": "9.4", "name": "Rocky Linux 9.4"})
+    odd = edited(edited(odd, "host/kernel", "5.14.0-427.el9.x86_64"), "host/glibc", "2.34")
+    (finding,) = findings([*nodes[:2], odd])
+    assert ("EA103", "warning", ("n3",)) == (finding.rule, finding.severity, finding.nodes)
+    assert ["host/distribution/name"] == [drift.path for drift in finding.drifts]
+    assert {"host/distribution/id", "host/glibc", "host/kernel"} <= {d.path for d in finding.following}
+
+
+def test_another_kernel_of_one_distribution_is_told_as_itself() -> None:
+    """Nobody else's symptom."""
+    nodes = fleet("twin-a")
+    (finding,) = findings([*nodes[:2], edited(nodes[2], "host/kernel", "6.8.0-1")])
+    assert ("EA299", "host/kernel") == (finding.rule, finding.path)

@@ -166,6 +166,13 @@ def test_limits_that_differ_are_one_warning() -> None:
     )
 
 
+def test_shared_memory_that_differs_says_its_unit_and_what_gives_a_container_more() -> None:
+    """A pod with Docker's default beside others that were given more."""
+    (finding,) = findings([node("n1"), node("n2"), node("n3", shm_bytes=64 << 20, shm_free=64 << 20)])
+    assert ("EA129", "size of /dev/shm in GiB differs") == (finding.rule, finding.message)
+    assert "--shm-size" in finding.hint
+
+
 def test_memlock_that_differs_is_one_error_with_its_consequence() -> None:
     """The difference and what is wrong with the node are one cause, and one finding."""
     nodes = fleet("twin-a")

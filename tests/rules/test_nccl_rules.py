@@ -50,7 +50,8 @@ def test_setting_of_nccl_that_one_node_has_otherwise(name: str, severity: str) -
         finding.nodes,
         finding.message,
     )
-    assert f"n3: {name}=2" == finding.evidence[0]
+    # The row shows the values already.
+    assert [] == [line for line in finding.evidence if name in line]
 
 
 @pytest.mark.parametrize(
