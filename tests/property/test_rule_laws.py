@@ -19,9 +19,9 @@ from tests.property.healthy_fleets import CAPTURED_AT, Fleet, fleets, renamed
 
 # A busy machine is no fault of a law.
 LAWS = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], max_examples=60
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], max_examples=40
 )
-MANY = settings(LAWS, max_examples=300)
+MANY = settings(LAWS, max_examples=150)
 
 # Fake nodes that together have every section and nearly every fact.
 LIVING = (
