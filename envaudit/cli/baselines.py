@@ -91,4 +91,4 @@ def told_against_baseline(
         labels = {each.node.partition("@")[0]: each.node for each in comparison.references}
         fresh, left_out = seen_before(findings, before, labels)
         findings = tuple(fresh)
-    return Told(with_since(findings, comparison.current, open_store(options)), left_out)
+    return Told(with_since(findings, comparison.current, open_store(options), policy_of(options)), left_out)

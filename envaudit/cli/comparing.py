@@ -9,6 +9,8 @@ from envaudit.cli.loading import Loaded
 from envaudit.diff import PathFilter, compare, compare_to_reference
 from envaudit.errors import UsageError
 from envaudit.model import Drift, Fingerprint, Missing
+from envaudit.model.nodeset import fold
+from envaudit.report import Stage
 from envaudit.rules import Policy
 from envaudit.rules.claiming import has_two_values, holds_across_roles
 
@@ -49,6 +51,19 @@ def compare_loaded(sides: Sequence[Loaded], paths: PathFilter, policy: Policy) -
             next_step="Name a second node, or what is stored of this one: envaudit diff node01@good node01.",
         )
     return Comparison(fingerprints, missing, _all_with_all(fingerprints, paths, policy))
+
+
+def role_stages(comparison: Comparison, policy: Policy) -> Tuple[Stage, ...]:
+    """Who was compared with whom, where that is not all with all."""
+    roles: Dict[str, List[str]] = {}
+    for each in comparison.current:
+        roles.setdefault(policy.roles.get(each.node.partition("@")[0], ""), []).append(each.node)
+    if comparison.references or len(roles) < 2:
+        return ()
+    told = [f"{role or 'no role'} {fold(nodes)}" for role, nodes in sorted(roles.items())]
+    alone = [nodes[0] for nodes in roles.values() if len(nodes) == 1]
+    rest = f" (alone, so compared only in what all roles share: {fold(alone)})" if alone else ""
+    return (Stage("roles", f"{'; '.join(told)}: each within itself{rest}"),)
 
 
 def _all_with_all(

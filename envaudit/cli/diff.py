@@ -9,6 +9,7 @@ from dataclasses import replace
 from envaudit._version import __version__
 from envaudit.cli import references
 from envaudit.cli.baselines import compare_with, told_against_baseline
+from envaudit.cli.comparing import role_stages
 from envaudit.cli.judging import judged, policy_of, unexamined_stages
 from envaudit.cli.loading import add_section_option, add_store_option, load
 from envaudit.cli.output import add_output_options, check_output_options, emit
@@ -79,7 +80,7 @@ def execute(options: argparse.Namespace) -> int:
     found = judged(evidence, options, full=evidence.sections is None)
     told = told_against_baseline(found.findings, comparison, options)
     verdict = Verdict.of(told.findings, policy.fail_on)
-    stages = list(found.stages)
+    stages = [*found.stages, *role_stages(comparison, policy)]
     if told.left_out:
         noun = "finding" if told.left_out == 1 else "findings"
         stages.append(Stage("known", f"{told.left_out} {noun} that the baseline had already"))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from envaudit.errors import EnvauditError
 from envaudit.model import Finding, Fingerprint, canonical_json, split_path
+from envaudit.model.finding import SEVERITIES
+from envaudit.rules import Evidence, Policy, judge
 from envaudit.store import Entry, Store
 
 # How far back a history is read, in snapshots of one node, and how many are read in all.
@@ -18,25 +20,30 @@ _LOCAL, _VERSION = "local", "version"
 
 
 def with_since(
-    findings: Sequence[Finding], current: Sequence[Fingerprint], store: Store
+    findings: Sequence[Finding], current: Sequence[Fingerprint], store: Store, policy: Policy
 ) -> Tuple[Finding, ...]:
-    """The findings, each with the time of the first snapshot since which its facts are as they are.
+    """The findings, each with the time of the first snapshot since which it holds.
+
+    A difference holds since its facts are as they are; what is judged on a node alone, since the
+    same was to be said of that node's snapshots: that may rest on notes, free space or counters.
 
     Where a finding is about several nodes, the earliest time counts. A node without a history, and
     a finding without a fact, say nothing.
     """
     by_node = {fingerprint.node: fingerprint for fingerprint in current}
-    history = _History(store)
+    history = _History(store, policy)
     return tuple(replace(finding, since=_since(finding, by_node, history)) for finding in findings)
 
 
 def _since(finding: Finding, by_node: Mapping[str, Fingerprint], history: _History) -> str:
-    paths = [drift.path for drift in finding.drifts] or ([finding.path] if "/" in finding.path else [])
+    paths = [drift.path for drift in finding.drifts]
     times = [
         time
         for node in finding.nodes
-        if paths and node in by_node
-        for time in [history.first_with(by_node[node], paths)]
+        if node in by_node
+        for time in [
+            history.first_with(by_node[node], paths) if paths else history.first_saying(finding, node)
+        ]
         if time
     ]
     return min(times, default="")
@@ -45,8 +52,10 @@ def _since(finding: Finding, by_node: Mapping[str, Fingerprint], history: _Histo
 class _History:
     """The stored snapshots of some nodes, each read once."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, policy: Policy) -> None:
         self._store = store
+        self._policy = policy
+        self._said: Dict[Tuple[str, str], Set[Tuple[str, str, str]]] = {}
         self._read: Dict[Tuple[str, str], Optional[Fingerprint]] = {}
         self._entries: Optional[List[Entry]] = None
 
@@ -60,6 +69,23 @@ class _History:
                 break
             first = entry.captured_at
         return first
+
+    def first_saying(self, finding: Finding, node: str) -> str:
+        """The time of the oldest snapshot from which on this was to be said of the node by itself."""
+        first = ""
+        for entry in reversed(self._of(node)[-_MAX_BACK:]):
+            if (finding.rule, finding.path, finding.message) not in self._said_of(entry.name, node):
+                break
+            first = entry.captured_at
+        return first
+
+    def _said_of(self, name: str, node: str) -> Set[Tuple[str, str, str]]:
+        key = (name, node)
+        if key not in self._said:
+            before = self._load(name, node)
+            found = judge(Evidence((before,), comparing=False), self._policy) if before else ()
+            self._said[key] = {(each.rule, each.path, each.message) for each in found}
+        return self._said[key]
 
     def _of(self, node: str) -> List[Entry]:
         """The node's snapshots, oldest first; none where files were compared that no store knows."""
@@ -98,14 +124,20 @@ def value_at(fingerprint: Fingerprint, path: str) -> Optional[str]:
 def seen_before(
     findings: Sequence[Finding], before: Sequence[Finding], labels: Mapping[str, str]
 ) -> Tuple[List[Finding], int]:
-    """The findings that are new, and how many old ones were left out.
+    """The findings that are new or worse, and how many old ones were left out.
+
+    What is said otherwise, or is more severe, than it was of the baseline is not what somebody knew.
 
     Args:
         findings: of now.
         before: of the baselines, judged by themselves.
         labels: node → the name of its baseline.
     """
-    known = {(finding.rule, finding.path, node) for finding in before for node in finding.nodes}
+    known: Dict[Tuple[str, str, str, str], int] = {}
+    for finding in before:
+        for node in finding.nodes:
+            key = (finding.rule, finding.path, finding.message, node)
+            known[key] = min(known.get(key, len(SEVERITIES)), SEVERITIES.index(finding.severity))
     fresh: List[Finding] = []
     left_out = 0
     for finding in findings:
@@ -113,7 +145,10 @@ def seen_before(
             fresh.append(finding)
             continue
         new = tuple(
-            node for node in finding.nodes if (finding.rule, finding.path, labels.get(node, "")) not in known
+            node
+            for node in finding.nodes
+            if SEVERITIES.index(finding.severity)
+            < known.get((finding.rule, finding.path, finding.message, labels.get(node, "")), len(SEVERITIES))
         )
         if new:
             fresh.append(replace(finding, nodes=new))

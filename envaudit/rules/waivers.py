@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from envaudit.model.finding import Finding
+from envaudit.model.nodeset import fold
 from envaudit.rules.policy import Policy, Waiver
 from envaudit.rules.registry import Evidence, Found, rule
 
@@ -27,11 +28,12 @@ class Waived(NamedTuple):
 )
 def expired_waiver(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A waiver whose last day is over, whether or not it would still match."""
+    judged = {each.node for each in evidence.fingerprints}.union(evidence.missing)
     for waiver in policy.waivers:
         if is_expired(waiver, policy):
             yield Found(
                 f"waiver of {waiver.rule} expired on {waiver.expires}",
-                waiver.nodes,
+                tuple(node for node in waiver.nodes if node in judged),
                 evidence=_words(waiver),
             )
 
@@ -111,6 +113,7 @@ def _words(waiver: Waiver) -> Tuple[str, ...]:
     told: Dict[str, str] = {
         "reason": waiver.reason,
         "owner": waiver.owner,
+        "nodes": fold(waiver.nodes),
         "path": waiver.path.text if waiver.path else "",
         "in": waiver.where,
     }

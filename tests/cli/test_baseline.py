@@ -8,13 +8,15 @@ from typing import Any, List, Sequence
 import pytest
 
 from envaudit.model import Fingerprint
-from tests.cases.nodes import USUAL, node
+from tests.cases.nodes import USUAL, node, with_note
 from tests.cli.conftest import Ended, Folder
 from tests.cli.stored import store_snapshot, write_snapshot
 
 NODES = ("n1", "n2", "n3")
 MORNING, NOON, NIGHT = "2026-11-28T08:00:00Z", "2026-11-28T12:00:00Z", "2026-11-29T02:10:00Z"
 NCCL = "libraries/nccl/version"
+# What the tests' machine is excused from; some tests here are about just that.
+OWN = "config/envaudit/envaudit.toml"
 
 
 def fleet(**changed: Any) -> List[Fingerprint]:
@@ -144,3 +146,29 @@ def test_what_could_not_be_examined_is_one_line_when_asked_for(kept: Folder) -> 
     (told,) = [each for each in shown.splitlines() if each.startswith("unexamined ")]
     assert "ACS" in told
     assert "(needs root) on n[1-3]" in told
+
+
+def full(free_bytes: int) -> List[Fingerprint]:
+    """A node with so much space left in /tmp."""
+    return [with_note(node("n1", USUAL._replace(launch="exec")), "limits", tmp_free_bytes=free_bytes)]
+
+
+def test_finding_that_got_worse_is_new(folder: Folder) -> None:
+    """A warning that somebody knew is no leave for the error that it became."""
+    store_snapshot(folder.path, full(3 << 30), captured_at=MORNING, tags=["good"])
+    (folder.path / OWN).unlink()
+    store_snapshot(folder.path, full(2 << 30), captured_at=NOON)
+    ended = compared(folder, "good", "--new-only", nodes="n1@latest")
+    assert (0, []) == (ended.code, told(ended))
+    store_snapshot(folder.path, full(10), captured_at=NIGHT)
+    ended = compared(folder, "good", "--new-only", nodes="n1@latest")
+    assert (1, [("error", "EA127", ["n1"])]) == (ended.code, told(ended))
+
+
+def test_since_of_what_rests_on_notes_is_when_it_was_first_to_be_said(folder: Folder) -> None:
+    """The mount of /tmp is what it always was; that it is full is new."""
+    (folder.path / OWN).unlink()
+    for free_bytes, at in ((99 << 30, MORNING), (3 << 30, NOON), (3 << 30, NIGHT)):
+        store_snapshot(folder.path, full(free_bytes), captured_at=at, tags=["good"] if at == MORNING else [])
+    (finding,) = compared(folder, "good", nodes="n1@latest").findings
+    assert ("EA127", NOON) == (finding["rule"], finding["since"])

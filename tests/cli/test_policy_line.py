@@ -90,3 +90,10 @@ def test_files_that_no_store_knows_are_compared(drifted: Folder) -> None:
     write_snapshot(drifted.path / "b.json", [node("n1", facts={"limits/core_bytes/soft": 1})])
     ended = drifted.run("diff", "a.json", "b.json", "--format", "json")
     assert ["EA129"] == ended.rules
+
+
+def test_roles_are_told_with_who_was_alone(drifted: Folder) -> None:
+    """A node that is the only one of its role was compared with nobody of its kind."""
+    ended = compared(drifted, '[roles.head]\nhosts = "n3"\n')
+    told = "no role n[1-2]; head n3: each within itself (alone, so compared only in what all roles share: n3)"
+    assert [told] == stages(ended)["roles"]

@@ -103,3 +103,11 @@ def test_waiver_of_missing_evidence_waives_nothing() -> None:
     gone = {"node09": Missing("unreachable", "no route to host")}
     found = judgement(Evidence(tuple(NODES[:5]), missing=gone), policy)
     assert ["EA901", "EA911"] == [each.rule for each in found.findings]
+
+
+def test_expired_waiver_names_the_nodes_that_were_judged() -> None:
+    """Not "on 9 of 7 nodes": the others are in its words."""
+    found = judged(waiver(expires="2026-11-29", nodes=("node07", "node99")))
+    (finding,) = [each for each in found.findings if each.rule == "EA910"]
+    assert ("node07",) == finding.nodes
+    assert "nodes: node[07,99]" in finding.evidence
