@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
+from envaudit.errors import UsageError
 from envaudit.model import Finding, Verdict
 from envaudit.model.nodeset import fold
 from envaudit.report import Stage
@@ -88,6 +89,12 @@ def policy_of(options: argparse.Namespace, *, full: bool = False) -> Policy:
     try:
         from envaudit.cli import configuration
     except ImportError:  # the one-file form reads no TOML
+        if getattr(options, "config", None):
+            raise UsageError(
+                "this one-file form reads no configuration",
+                where=f"--config {options.config}",
+                next_step="Leave it out, or install the package: pip install envaudit.",
+            ) from None
         return Policy(fail_on=fail_on or Policy.fail_on, today=today, full=full)
     settings = configuration.of(options)
     chosen: Dict[str, Any] = {"fail_on": fail_on or settings.gate.fail_on, "full": full}

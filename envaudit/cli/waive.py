@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import getpass
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from envaudit.cli import configuration, policyfile, trusted
 from envaudit.errors import EXIT_PASS, UsageError
@@ -45,12 +48,44 @@ def execute(options: argparse.Namespace) -> int:
         "reason": options.reason,
         "owner": options.owner or getpass.getuser(),
     }
+    with _alone(path):
+        _append(path, row, day)
+    nodes = f" on {options.nodes}" if options.nodes else ""
+    sys.stdout.write(f"{printable(path)}: {row['rule']}{printable(nodes)} is waived until {day}\n")
+    return EXIT_PASS
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """One writer at a time: two that append at once would each replace the other's waiver."""
+    handle = -1
+    with suppress(OSError):  # a file system without locks; no such folder, as the write will tell
+        handle = os.open(os.path.dirname(os.path.realpath(path)), os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
+def _append(path: str, row: Mapping[str, str | None], day: str) -> None:
     before = configuration.read_bytes(path) if os.path.exists(path) else b""
-    head = "tool.envaudit.waivers" if os.path.basename(path) == "pyproject.toml" else "waivers"
-    text = f"[[{head}]]\n" + "".join(f"{key} = {_quoted(value)}\n" for key, value in row.items() if value)
+    configuration.parse_table(path, before)  # a file that is none is told as it is
+    text = f"[[{_head(path)}]]\n" + "".join(
+        f"{key} = {_quoted(value)}\n" for key, value in row.items() if value
+    )
     separator = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
     after = before + separator + f"{text}expires = {day}\n".encode()
-    complaints = policyfile.faults(configuration.parse_table(path, after))
+    try:
+        complaints = policyfile.faults(configuration.parse_table(path, after))
+    except UsageError as error:
+        raise UsageError(
+            "a waiver cannot be appended",
+            where=path,
+            why=error.why,
+            next_step=f"Write each waiver there as a table of its own: [[{_head(path)}]].",
+        ) from None
     if complaints:
         told = "\n".join(f"{path}: {each.key}: {each.text}" for each in complaints)
         raise UsageError(f"the waiver is not written:\n{told}")
@@ -58,9 +93,10 @@ def execute(options: argparse.Namespace) -> int:
     atomic_write(path, after)
     if was_trusted:
         trusted.trust(path, after)
-    nodes = f" on {options.nodes}" if options.nodes else ""
-    sys.stdout.write(f"{printable(path)}: {row['rule']}{printable(nodes)} is waived until {day}\n")
-    return EXIT_PASS
+
+
+def _head(path: str) -> str:
+    return "tool.envaudit.waivers" if os.path.basename(path) == "pyproject.toml" else "waivers"
 
 
 def _quoted(text: str) -> str:

@@ -87,3 +87,10 @@ def test_one_file_form_names_the_package_that_has_the_policy_commands(one_file: 
     """`waive` writes TOML's file, which the one-file form does not read."""
     run = ask(sys.executable, one_file, "waive", "EA214")
     assert (2, True) == (run.returncode, "pip install envaudit" in run.stderr)
+
+
+def test_one_file_form_refuses_a_policy_that_it_cannot_read(interpreter: str, one_file: Path) -> None:
+    """A verdict under no policy must not pass for one under the policy that was named."""
+    run = ask(interpreter, one_file, "diff", "all.json", "--config", "envaudit.toml")
+    assert (2, "") == (run.returncode, run.stdout)
+    assert "this one-file form reads no configuration" in run.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -200,3 +201,26 @@ def test_killed_writer_leaves_the_file_whole(drifted: Folder) -> None:
     assert "# whole\n[gate]\n" == file.read_text()
     assert 0 == drifted.run("waive", *ACCEPTED).code
     assert 0 == compared(drifted).code
+
+
+def test_waivers_that_are_written_at_once_are_all_kept(folder: Folder) -> None:
+    """None of them replaces another's, and each that said it was written is there."""
+    command = [sys.executable, "-m", "envaudit", "waive", "EA331", "--until", "2099-01-31", "--reason"]
+    file = folder.path / "envaudit.toml"
+    file.write_text("# ours\n")
+    running = [
+        subprocess.Popen(
+            [*command, f"reason {n}"], cwd=folder.path, env=folder.environment, stdout=subprocess.DEVNULL
+        )
+        for n in range(6)
+    ]
+    assert [0] * 6 == [each.wait(timeout=60) for each in running]
+    assert {f"reason {n}" for n in range(6)} == set(re.findall(r'reason = "(.*)"', file.read_text()))
+
+
+def test_waivers_in_one_line_are_left_with_advice(folder: Folder) -> None:
+    """TOML knows no table to append to there."""
+    (folder.path / "envaudit.toml").write_text("waivers = []\n")
+    ended = folder.run("waive", "EA331", "--until", "2099-01-31", "--reason", "r")
+    assert (2, True) == (ended.code, "a table of its own: [[waivers]]" in ended.err)
+    assert "waivers = []\n" == (folder.path / "envaudit.toml").read_text()
