@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.model.drift import Drift
@@ -119,9 +120,9 @@ def _rows(finding: Finding, shared: str, report: Report) -> Iterator[Row]:
     if len(comparable) == 1:
         rows = _drift_rows(comparable[0], finding.nodes, "", shared, verbose)
         rows[0] = rows[0]._replace(lead=lead, severity=finding.severity)
-        noun, differs, rest = finding.message.partition(" differs")
+        noun = re.sub(r" differs?\Z", "", finding.message)
         if not finding.message.startswith(comparable[0].path):
-            if differs and not rest and len(rows) == 1:
+            if noun != finding.message and len(rows) == 1:
                 rows[0] = rows[0]._replace(label=printable(noun))
                 notes = (printable(comparable[0].path), *notes) if verbose else notes
             else:

@@ -48,8 +48,32 @@ def differences(drift: Drift, limit: int) -> List[Difference]:
     if len(present) == 1 and present[0].value is None:
         texts = ["present" if group.state == "present" else "absent" for group in known]
     else:
-        texts = _texts([(group.state == "present", group.value) for group in known], limit)
+        texts = _texts(
+            [(group.state == "present", _measured(drift.path, group.value)) for group in known], limit
+        )
     return [Difference(drift.path, tuple(texts))]
+
+
+# The unit is in a fact's key; the larger units are taken where nothing is lost by it.
+_UNITS = {
+    "_bytes": ((1 << 30, "GiB"), (1 << 20, "MiB"), (1, "bytes")),
+    "_gib": ((1, "GiB"),),
+    "_mw": ((1000, "W"), (1, "mW")),
+    "_mhz": ((1, "MHz"),),
+    "_mbps": ((1, "Mbit/s"),),
+}
+
+
+def _measured(path: str, value: Fact) -> Fact:
+    """A number with its unit, `700 W` of `gpu/each/power_limit_mw`; anything else as it is."""
+    key = path.rpartition("/")[2]
+    if key in ("soft", "hard"):
+        key = path.split("/")[-2]
+    steps = _UNITS.get(key[key.rfind("_") :])
+    if steps is None or not isinstance(value, int) or isinstance(value, bool):
+        return value
+    size, unit = next((size, unit) for size, unit in steps if size == 1 or (value and value % size == 0))
+    return f"{value // size} {unit}"
 
 
 def known_groups(drift: Drift) -> List[Group]:

@@ -222,7 +222,7 @@ def limits_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
     words = ", ".join(dict.fromkeys(_WORDS.get(name, name) for name in names)) or "limits"
     hint = ""
     if len(names) == 1 and names[0] == "dev_shm_gib":
-        message, hint = "size of /dev/shm in GiB differs", _MORE_SHARED_MEMORY
+        message, hint = "size of /dev/shm differs", _MORE_SHARED_MEMORY
     elif len(names) == 1:
         message = f"limit of {words} differs"
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List
+from typing import Any, List, Tuple
 
 import pytest
 
@@ -114,3 +114,21 @@ def test_label_shows_a_folder_as_it_is_called_and_verbose_as_a_pattern_has_it() 
     told = [row for row in lines(finding) if "cuda" in row]
     assert ["  I EA299  cuda/toolkits//usr/local/cuda-12.1  12.1.1  →  absent"] == told
     assert any(path in row for row in lines(finding, verbose=True))
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "shown"),
+    [
+        ("gpu/each/power_limit_mw", (700000, 650500), "700 W  →  650500 mW"),
+        ("gpu/each/memory_bytes", (80 << 30, (80 << 30) - 1), "80 GiB  →  85899345919 bytes"),
+        ("limits/dev_shm_gib", (1008, 0), "1008 GiB  →  0 GiB"),
+        ("limits/stack_bytes/soft", (8 << 20, "unlimited"), "8 MiB  →  unlimited"),
+        ("gpu/count", (8, 7), "8  →  7"),
+    ],
+)
+def test_number_that_differs_has_the_unit_of_its_key(path: str, values: Tuple[Any, Any], shown: str) -> None:
+    """700000 of what, the reader would have to look up."""
+    groups = (Group(values[0], NODES[:2]), Group(values[1], NODES[2:]))
+    drift = Drift(path, "changed", groups, NODES[:2], "majority 2/3")
+    finding = Finding("EA299", "warning", "GPU things differ", NODES[2:], path, drifts=(drift,))
+    assert f"  W EA299  GPU things  {shown}" in lines(finding)

@@ -166,10 +166,10 @@ def test_limits_that_differ_are_one_warning() -> None:
     )
 
 
-def test_shared_memory_that_differs_says_its_unit_and_what_gives_a_container_more() -> None:
+def test_shared_memory_that_differs_says_what_gives_a_container_more() -> None:
     """A pod with Docker's default beside others that were given more."""
     (finding,) = findings([node("n1"), node("n2"), node("n3", shm_bytes=64 << 20, shm_free=64 << 20)])
-    assert ("EA129", "size of /dev/shm in GiB differs") == (finding.rule, finding.message)
+    assert ("EA129", "size of /dev/shm differs") == (finding.rule, finding.message)
     assert "--shm-size" in finding.hint
 
 
