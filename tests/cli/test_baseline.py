@@ -7,7 +7,10 @@ from typing import Any, List, Sequence
 
 import pytest
 
-from envaudit.model import Fingerprint
+from envaudit.cli.since import with_since
+from envaudit.model import Fingerprint, Snapshot
+from envaudit.rules import Evidence, Policy, judge
+from envaudit.store import Store
 from tests.cases.nodes import USUAL, node, with_note
 from tests.cli.conftest import Ended, Folder
 from tests.cli.stored import store_snapshot, write_snapshot
@@ -172,3 +175,24 @@ def test_since_of_what_rests_on_notes_is_when_it_was_first_to_be_said(folder: Fo
         store_snapshot(folder.path, full(free_bytes), captured_at=at, tags=["good"] if at == MORNING else [])
     (finding,) = compared(folder, "good", nodes="n1@latest").findings
     assert ("EA127", NOON) == (finding["rule"], finding["since"])
+
+
+def test_since_reads_each_snapshot_once_however_many_nodes_it_names(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot of a thousand nodes takes a third of a second to read, and there are a thousand nodes."""
+    nodes = [node(f"m{number}") for number in range(20)]
+    full = [with_note(each, "limits", tmp_free_bytes=1 << 30) for each in nodes]
+    for at in (MORNING, NOON, NIGHT):
+        store_snapshot(folder.path, full, captured_at=at)
+    store = Store(str(folder.path / ".envaudit"))
+    read: List[str] = []
+
+    def load(name: str) -> Snapshot:
+        read.append(name)
+        return Store.load(store, name)
+
+    monkeypatch.setattr(store, "load", load)
+    found = judge(Evidence(tuple(full), comparing=False))
+    assert {MORNING} == {each.since for each in with_since(found, full, store, Policy())}
+    assert 3 == len(read)
