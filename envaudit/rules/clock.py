@@ -118,10 +118,23 @@ def clock_not_synchronised(evidence: Evidence, policy: Policy) -> Iterator[Found
     how_to_fix=_START,
 )
 def no_time_service(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """No service runs, and the kernel does not say that somebody keeps the clock."""
+    """No service runs, and the kernel does not say that somebody keeps the clock, or others have one.
+
+    Just after its service stopped, a clock is still called synchronised.
+    """
     yield from _without_service(
         evidence, policy, "none", "no time service, and the clock is not synchronised"
     )
+    lacking = _lacking(evidence) - _told_elsewhere(evidence, policy)
+    for service, what in (("none", "no time service"), (None, "no time service visible")):
+        nodes = []
+        for one in _of_clock(evidence):
+            facts = one.sections[SECTION].facts
+            is_told = service == "none" and facts.get("synchronised") is not True
+            if one.node in lacking and facts.get("service") == service and not is_told:
+                nodes.append(one.node)
+        if nodes:
+            yield Found(f"{what}, where others have one", tuple(nodes), "clock/service")
 
 
 @rule(
@@ -243,6 +256,12 @@ def _unsynchronised(evidence: Evidence) -> Set[str]:
     return {
         one.node for one in _of_clock(evidence) if one.sections[SECTION].facts.get("synchronised") is False
     }
+
+
+def _lacking(evidence: Evidence) -> Set[str]:
+    """Nodes that have another time service than most, or none."""
+    drifts = [drift for drift in evidence.drifts if drift.path == "clock/service" and drift.kind != "unknown"]
+    return {node for drift in drifts for node in drift.outliers}
 
 
 def _told_elsewhere(evidence: Evidence, policy: Policy) -> Set[str]:

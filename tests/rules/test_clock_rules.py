@@ -197,6 +197,16 @@ def test_clock_without_synchronisation_is_one_finding_in_a_comparison(service: s
     assert [("warning", rule, ("node09",))] == [(each.severity, each.rule, each.nodes) for each in told]
 
 
+@pytest.mark.parametrize(("service", "synchronised"), [("none", True), (None, True), (None, None)])
+def test_service_that_only_one_node_lacks_is_told(
+    service: Optional[str], synchronised: Optional[bool]
+) -> None:
+    """The kernel calls a clock synchronised for a while after its service stopped."""
+    odd = node("node09", 0, service=service, synchronised=synchronised)
+    assert [("EA154", ("node09",))] == named(*fleet(odd), comparing=True)
+    assert [] == named(*fleet(odd))
+
+
 def test_all_nodes_without_a_service_are_one_finding() -> None:
     """No drift tells it, for all are alike."""
     nodes = [node(f"node{number}", 0, service="none", synchronised=False) for number in range(3)]
