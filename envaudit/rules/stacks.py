@@ -221,7 +221,10 @@ def _same(one: str, other: str) -> bool:
     how_to_fix="Remove both and install it again, or build the environment anew from its lock.",
 )
 def installed_twice(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """Two records in one folder, or two of conda's; a copy that hides another on sys.path is none."""
+    """Two records in one folder, or two of conda's; a copy that hides another on sys.path is none.
+
+    Debian's own packages have two records of one version in a folder, and are whole.
+    """
     # Against a lock, EA201 names conda's second records.
     locked = any(reference.source == "lock" for reference in evidence.references)
     yield from over_nodes(evidence, partial(_twice, locked=locked))
@@ -232,7 +235,11 @@ def _twice(fingerprint: Fingerprint, locked: bool) -> Iterator[Found]:
     in_folder = mapping(packages.notes.get("twice_in_folder")) if packages is not None else {}
     # What lies beside conda's own is pip over conda, EA207.
     of_conda = {distribution_of(name) for name in mapping(conda.get("packages"))} if in_folder else set()
-    by_pip = {name: rows for name, rows in in_folder.items() if name not in of_conda}
+    by_pip = {
+        name: rows
+        for name, rows in in_folder.items()
+        if name not in of_conda and len(set(_versions(rows))) > 1
+    }
     by_conda = {} if locked else mapping(conda.get("duplicates"))
     for told, path, who in (
         (by_pip, ("packages", "duplicates"), "one folder"),

@@ -187,6 +187,12 @@ def test_package_that_is_twice_in_one_folder_is_a_warning() -> None:
     assert ("numpy is twice in one folder", ("numpy: 2.3.1, 2.3.0",)) == (finding.message, finding.evidence)
 
 
+def test_package_with_two_records_of_one_version_raises_nothing() -> None:
+    """Debian installs a .dist-info and an .egg-info of one version into one folder."""
+    system = packages({"cryptography": ["38.0.4", "38.0.4"]}, {"cryptography": ["38.0.4", "38.0.4"]})
+    assert [] == findings(*(fingerprint(name, packages=system) for name in ("a", "b")))
+
+
 def test_package_that_two_records_of_conda_name_is_a_warning() -> None:
     """Several are one finding."""
     two = {name: [package("1"), package("2")] for name in ("numpy", "scipy")}
