@@ -30,7 +30,8 @@ def venv(workplace: Workplace) -> Path:
     """A virtual environment with what the locks name, and pip."""
     folder = workplace.folder / "venv"
     (folder / "lib/python3.11/site-packages").mkdir(parents=True)
-    (folder / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11.7\n")
+    configured = "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11.7\n"
+    (folder / "pyvenv.cfg").write_text(configured)
     for name, version in {**PINS, "pip": "24.0"}.items():
         put(folder, name, version)
     for name, text in LOCKS.items():

@@ -157,7 +157,7 @@ def test_first_of_two_distributions_wins_and_both_are_told(make_node: MakeNode) 
 
 
 def test_distribution_in_two_folders_is_in_none_twice(make_node: MakeNode) -> None:
-    """pip's copy before the system's: each folder has one record."""
+    """A copy of pip's before the system's: each folder has one record."""
     files = {"x-2.dist-info/METADATA": "", "/first/x-3.dist-info/METADATA": ""}
     assert "twice_in_folder" not in read(make_node, files, path=["/first", SITE]).notes
 
