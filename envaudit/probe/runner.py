@@ -290,7 +290,17 @@ class _Round:
     def _settle(self, reading: _Reading) -> None:
         self.rows.update(reading.rows)
         for name in reading.left:
-            self.begin([name])
+            if time.monotonic() < self._latest:
+                self.begin([name])
+            else:
+                # A child that is late before it begins would only cost what is left for the answer.
+                self.rows[name] = error_row(name, _schema_of(name), f"not read within {self._cap_s:g} s")
+
+
+def _schema_of(name: str) -> int:
+    """The schema of a section's module, where that was loaded."""
+    module = sys.modules.get(registry.ON_REQUEST.get(name) or f"{sections.__name__}.{name}")
+    return int(getattr(module, "SCHEMA", 1))
 
 
 def _told(inbox: int) -> Mapping[str, Any]:

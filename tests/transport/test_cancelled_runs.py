@@ -108,7 +108,7 @@ def test_gather_hanging_program_costs_its_section_alone(
     repository: tuple[Path, dict[str, str], str],
 ) -> None:
     """The section gives up before the node's time is over, the node still answers, and nothing is left."""
-    controller = start(repository, "{python}", 3.5)
+    controller = start(repository, "{python}", 3.7)
     output, complaint = controller.communicate(timeout=20)
     assert "" == complaint
     *lines, missing = output.splitlines()
