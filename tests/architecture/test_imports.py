@@ -17,12 +17,13 @@ MAY_IMPORT = {
     "model": ("errors",),
     "probe": (),
     "store": ("model", "errors"),
+    "checks": ("model", "errors"),
     "transport": ("model", "errors", "probe"),
     "lock": ("model", "errors"),
     "diff": ("model", "errors"),
     "rules": ("model", "errors"),
     "report": ("model", "errors"),
-    "cli": ("model", "errors", "probe", "store", "transport", "lock", "diff", "rules", "report"),
+    "cli": ("model", "errors", "probe", "store", "checks", "transport", "lock", "diff", "rules", "report"),
 }
 # The version is a constant that every room may carry.
 EVERYWHERE = {"envaudit", "_version"}

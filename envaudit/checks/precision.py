@@ -1,0 +1,43 @@
+"""The switches of torch under which an operation is exact, set for a moment and put back."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Iterator, List, Tuple
+
+
+@contextmanager
+def full_precision(tf32: bool = False) -> Iterator[None]:
+    """Sums in the accumulator's own precision, and TF32 only where it is what is tried.
+
+    `allow_*_reduced_precision_reduction` lets cuBLAS add the parts of a split sum in 16 bits;
+    `allow_fp16_accumulation` (torch 2.7) lets it sum in 16 bits throughout. Flags that this torch does
+    not have are left out.
+    """
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    wanted: List[Tuple[Any, str, bool]] = [
+        (matmul, "allow_tf32", tf32),
+        (torch.backends.cudnn, "allow_tf32", tf32),
+        (matmul, "allow_fp16_reduced_precision_reduction", False),
+        (matmul, "allow_bf16_reduced_precision_reduction", False),
+        (matmul, "allow_fp16_accumulation", False),
+    ]
+    before = [(owner, name, found) for owner, name, _ in wanted for found in _read(owner, name)]
+    try:
+        for owner, name, value in wanted:
+            if any(owner is known and name == flag for known, flag, _ in before):
+                setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in reversed(before):
+            setattr(owner, name, value)
+
+
+def _read(owner: Any, name: str) -> List[Any]:
+    # A flag that this release does not know raises AttributeError or, from 1.12 to 2.x, AssertionError.
+    try:
+        return [getattr(owner, name)]
+    except (AttributeError, AssertionError, RuntimeError):
+        return []
