@@ -54,7 +54,7 @@ def left(product: SelectProduct, device: Any, dtype: Any) -> Any:
 
     half = _left_half(product, device, dtype)
     both = torch.cat([half, half], dim=1)[:, _order(product, device)]
-    return _scaled(both, _row_scale(product, device, dtype))
+    return both * _row_scale(product, device, dtype)
 
 
 def right(product: SelectProduct, device: Any, dtype: Any) -> Any:
@@ -72,16 +72,16 @@ def right(product: SelectProduct, device: Any, dtype: Any) -> Any:
     lower[at] += sign
     both = torch.cat([upper, lower], dim=0)[_order(product, device)]
     # Without −0: every zero of the data is +0, as its integer is.
-    return _scaled(both + 0, _column_scale(product, device, dtype))
+    return (both + 0) * _column_scale(product, device, dtype)
 
 
 def result(product: SelectProduct, device: Any, dtype: Any) -> Any:
     """C, M × N, by a gather: the right answer, for which nothing is multiplied but by ±2**e."""
     place, sign = _selection(product, device)
     chosen = _left_half(product, device, dtype)[:, place] * sign.to(dtype)
-    chosen = _scaled(chosen, _row_scale(product, device, dtype))
+    scale = _row_scale(product, device, dtype)
     # + 0 makes −0 the +0 that a sum of products ends with.
-    return _scaled(chosen, _column_scale(product, device, dtype)) + 0
+    return chosen * scale * _column_scale(product, device, dtype) + 0
 
 
 def _left_half(product: SelectProduct, device: Any, dtype: Any) -> Any:
@@ -109,25 +109,24 @@ def _order(product: SelectProduct, device: Any) -> Any:
 
 
 def _row_scale(product: SelectProduct, device: Any, dtype: Any) -> Any:
-    return _powers(product, product.rows, "rows", device, dtype, (-1, 1))
+    seed = derive(product.seed, "rows")
+    return signed_powers(product.rows, product.exponents, seed, device, dtype).reshape(-1, 1)
 
 
 def _column_scale(product: SelectProduct, device: Any, dtype: Any) -> Any:
-    return _powers(product, product.columns, "columns", device, dtype, (1, -1))
+    seed = derive(product.seed, "columns")
+    return signed_powers(product.columns, product.exponents, seed, device, dtype).reshape(1, -1)
 
 
-def _powers(product: SelectProduct, count: int, label: str, device: Any, dtype: Any, shape: Any) -> Any:
+def signed_powers(count: int, exponents: Optional[int], seed: int, device: Any, dtype: Any) -> Any:
+    """`count` factors ±2**e with |e| ≤ exponents; ones where that is None."""
     import torch
 
-    if product.exponents is None:
-        return None
-    word = words(count, derive(product.seed, label), device)
-    span = 2 * product.exponents + 1
+    if exponents is None:
+        return torch.ones(count, dtype=dtype, device=device)
+    word = words(count, seed, device)
+    span = 2 * exponents + 1
     # Out of a table: a device's own pow or ldexp is under suspicion, too.
-    table = [2.0 ** (step - product.exponents) for step in range(span)]
-    power = torch.tensor(table, dtype=torch.float64).to(dtype).to(device)[torch.remainder(word >> 1, span)]
-    return (power * ((word & 1) * 2 - 1).to(dtype)).reshape(shape)
-
-
-def _scaled(values: Any, scale: Any) -> Any:
-    return values if scale is None else values * scale
+    table = torch.tensor([2.0 ** (step - exponents) for step in range(span)], dtype=torch.float64)
+    power = table.to(dtype).to(device)[torch.remainder(word >> 1, span)]
+    return power * ((word & 1) * 2 - 1).to(dtype)

@@ -96,43 +96,43 @@ def largest_adjacent_k(dtype: str, length: int) -> int:
     return min(k, own)
 
 
-def largest_convolution_k(dtype: str, channels: int, kernel: int) -> int:
-    """The largest k, for image and weights alike, with channels·kernel·k² ≤ 2**acc and k ≤ 2**p.
+def largest_cancelling_k(dtype: str, length: int) -> int:
+    """The largest k of a sum of `length` integers in [-2k, 2k] that come to one in [-k, k].
 
-    A convolution's output is a sum of Cin/groups · kh · kw products. Algorithms that transform first
-    (Winograd, FFT) divide and round on the way: with integers this small fp32 Winograd's own factors
-    (1/4, 1/6, 1/24) are not exact, so the operation under test is asked for a deterministic one and
-    16-bit outputs must hold the result: |n| ≤ channels·kernel·k² ≤ 2**p.
+    Partial sums in any order stay within length · 2k ≤ 2**acc, and 2k ≤ 2**p keeps the addends exact.
+
+    Raises:
+        ValueError: even k = 1 would not be exact.
     """
     precision = PRECISIONS[dtype]
-    accumulated = 1 << precision.accumulator_bits
-    k = isqrt(accumulated // (channels * kernel))
-    return max(1, min(k, 1 << precision.operand_bits))
-
-
-def largest_sum_k(dtype: str, length: int) -> int:
-    """The largest k with length · k ≤ 2**acc and k ≤ 2**p: sums and prefix sums of `length` integers.
-
-    The result itself must be exact in its own format: acc is the operand's p where that is smaller.
-    """
-    precision = PRECISIONS[dtype]
-    exact = 1 << min(precision.operand_bits, precision.accumulator_bits)
-    if length > exact:
+    k = min((1 << precision.accumulator_bits) // length, 1 << precision.operand_bits) // 2
+    if k < 1:
         raise ValueError(f"{dtype}: a sum of {length} integers is not exact")
-    return min(exact // max(1, length), exact)
+    return k
 
 
-def attention_scale(head_dim: int, length: int) -> int:
-    """The factor L of one-hot attention: with Q = L · onehot and K = I the softmax is one-hot itself.
+def largest_prefix_k(dtype: str) -> int:
+    """The largest k of a prefix sum whose every result is an integer in [-k, k].
 
-    Scores are L/√D at the selected key and 0 at the others. softmax gives the others
-    exp(-L/√D), which with L = 512·√D is exp(-512) < 2**-738: +0 in fp32 and narrower, and the sum of
-    the row is exactly 1 + 0. L is rounded up to a power of two, which is exact in every format that
-    holds 512·√D, and only moves the others further away. `length` keys must not exceed `head_dim`.
+    The addends are differences of neighbouring results. A sum over any stretch i … j is then
+    result[j] − result[i − 1], within 2k: with 2k ≤ 2**p every scan, in order or as a tree, is exact in
+    the operands' own precision and whatever its length.
     """
-    if length > head_dim:
-        raise ValueError(f"{length} keys do not fit one-hot into {head_dim} dimensions")
-    scale = 512
-    while scale * scale < 512 * 512 * head_dim:
-        scale *= 2
-    return scale
+    return 1 << (PRECISIONS[dtype].operand_bits - 1)
+
+
+def attention_penalty(head_dim: int) -> int:
+    """The penalty L of selecting attention: what the query says to every key but the selected one.
+
+    A query is −L in each dimension that its key has not and 0 where its key is 1, so the selected score
+    is 0 and every other at most −L/√D. The largest score, 0, is exact in every form of the softmax,
+    also in the fused one that flash attention uses, exp2(s·c − max·c); the selected weight is
+    exp(0) = 1. With L ≥ 512·√D the other weights are at most exp(-512) < 2**-738: +0 in fp32 and
+    narrower, where a subnormal ends at 2**-149. The weights sum to 1, and the result is 1 · V.
+
+    A power of two, so that it is exact in every format.
+    """
+    penalty = 512
+    while penalty * penalty < 512 * 512 * head_dim:
+        penalty *= 2
+    return penalty

@@ -163,7 +163,9 @@ def _mark(facts: DeviceFacts) -> Any:
 
 def _between(begin: Any, end: Any) -> int:
     # Events speak of milliseconds.
-    return int(end - begin) if isinstance(begin, int) else int(begin.elapsed_time(end) * 1e6)
+    if isinstance(begin, int):
+        return int(end) - begin
+    return int(float(begin.elapsed_time(end)) * 1e6)
 
 
 def _is_unknown_here(error: Exception) -> bool:
