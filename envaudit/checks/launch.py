@@ -48,12 +48,12 @@ _IN_MEMORY = "/proc/self/fd/"
 
 def package_place() -> str:
     """The folder or zip that this package was imported from, as an absolute path."""
-    return os.path.abspath(os.path.dirname(list(envaudit.__path__)[0]))
+    return os.path.abspath(os.path.dirname(next(iter(envaudit.__path__))))
 
 
 def start(
     interpreter: str, environ: Mapping[str, str], cwd: Optional[str], seconds: float, cache: Optional[str]
-) -> "subprocess.Popen[bytes]":
+) -> subprocess.Popen[bytes]:
     """A worker that waits for its task on standard input; unbuffered pipes for all three streams.
 
     Args:

@@ -41,7 +41,7 @@ class Plan(NamedTuple):
 
     @property
     def case_limit_s(self) -> float:
-        """A case that has not returned after this is ended; a third of the budget, that others have theirs."""
+        """A case that has not returned after this is ended; others have the rest of the budget."""
         return max(_LEAST_CASE_S, self.budget_s / 3)
 
     def to_json(self) -> Dict[str, Any]:
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
         return {**row, "parts": list(self.parts), "ops": list(self.ops)}
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> "Plan":
+    def from_json(cls, row: Mapping[str, Any]) -> Plan:
         """The inverse of `to_json`; what is not there has its default.
 
         Raises:
@@ -83,3 +83,30 @@ class Plan(NamedTuple):
 def widened(ops: Tuple[str, ...]) -> List[str]:
     """`gemm` also means all that is below it, `gemm/*`."""
     return [pattern for each in ops for pattern in (each, f"{each.rstrip('/')}/*")]
+
+
+def plan_of(options: Mapping[str, Any]) -> Plan:
+    """The plan that the request's options describe; the probe's options are single words and numbers.
+
+    Raises:
+        TypeError, ValueError: they describe none.
+    """
+    row: Dict[str, Any] = {}
+    for name in ("parts", "ops"):
+        text = options.get(f"check_{name}")
+        if text:
+            row[name] = [part for part in str(text).split(",") if part]
+    for name in ("repeats", "memory_permille", "budget_s", "compile"):
+        if f"check_{name}" in options:
+            row[name] = options[f"check_{name}"]
+    return Plan.from_json(row)
+
+
+def options_of(plan: Plan) -> Dict[str, Any]:
+    """The inverse of `plan_of`."""
+    row = plan.to_json()
+    said: Dict[str, Any] = {f"check_{name}": ",".join(row[name]) for name in ("parts", "ops") if row[name]}
+    return {
+        **said,
+        **{f"check_{name}": row[name] for name in ("repeats", "memory_permille", "budget_s", "compile")},
+    }

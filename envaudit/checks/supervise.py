@@ -103,7 +103,7 @@ def supervise(started: Started, plan: Plan, tell: Optional[Tell] = None) -> List
 class _Worker:
     """One process, and what it is at."""
 
-    def __init__(self, device: DeviceRun, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, device: DeviceRun, process: subprocess.Popen[bytes]) -> None:
         self.device = device
         self.process = process
         self.said = bytearray()

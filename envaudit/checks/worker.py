@@ -28,7 +28,7 @@ import time
 from importlib import import_module
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from envaudit.checks import readiness, registry
+from envaudit.checks import operations, readiness, registry
 from envaudit.checks.device import CPU, DeviceFacts, facts_of
 from envaudit.checks.operations import Case
 from envaudit.checks.outcome import ERROR, NOT_RUN, Outcome
@@ -139,7 +139,7 @@ def wanted_cases(plan: Plan, facts: DeviceFacts) -> Tuple[List[Case], List[Outco
     broken: List[Outcome] = []
     for name in registry.operation_names():
         try:
-            found = import_module(f"{registry.operations.__name__}.{name}").CASES(facts)
+            found = import_module(f"{operations.__name__}.{name}").CASES(facts)
         except Exception as error:  # an operation that this torch cannot even describe
             if plan.wants(name, on_request=False):
                 reason = f"{type(error).__name__}: {readiness.last_line(error)}"
@@ -197,7 +197,9 @@ def describe(torch: Any, device: str, count: int) -> Dict[str, Any]:
     told["multiprocessors"] = int(properties.multi_processor_count)
     told["memory_mib"] = int(properties.total_memory) >> 20
     told["capability"] = ".".join(map(str, torch.cuda.get_device_capability(torch.device(device))))
-    told["uuid"] = f"GPU-{uuid}" if uuid is not None and not str(uuid).startswith("GPU-") else uuid and str(uuid)
+    told["uuid"] = (
+        f"GPU-{uuid}" if uuid is not None and not str(uuid).startswith("GPU-") else uuid and str(uuid)
+    )
     driver = getattr(torch._C, "_cuda_getDriverVersion", None)
     told["driver_cuda"] = int(driver()) if driver else None
     told["cublas"] = _version_of("nvidia-cublas-cu12") or _version_of("nvidia-cublas")

@@ -16,6 +16,8 @@ from envaudit.model import Snapshot
 if TYPE_CHECKING:
     from envaudit.transport import Request
 
+DEFAULT_TIMEOUT_S = 60
+
 try:
     from envaudit.cli import configuration
 except ImportError:  # the one-file form reads no TOML
@@ -118,6 +120,7 @@ def _ask_here(options: argparse.Namespace) -> Snapshot:
         options=told(options),
         workdir=options.workdir or os.getcwd(),
         prefix=prefix_of(options, local=True),
+        timeout_s=options.timeout or DEFAULT_TIMEOUT_S,
     )
     return Snapshot((fingerprint,))
 
@@ -193,4 +196,5 @@ def told(options: argparse.Namespace) -> Dict[str, Any]:
         "integrity": integrity,
         "integrity_cache": cache,
     }
-    return {name: value for name, value in said.items() if value}
+    own = getattr(options, "section_options", None) or {}
+    return {**own, **{name: value for name, value in said.items() if value}}

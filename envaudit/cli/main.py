@@ -20,6 +20,7 @@ COMMANDS: Dict[str, str] = {
     "diff": "what differs between nodes, snapshots and files",
     "show": "print the facts of a node or snapshot",
     "clock": "how far the clocks of nodes are apart, and what keeps them",
+    "check": "run operations whose right answer is known, on every GPU of this machine or of nodes",
     "log": "what changed on a node, and when",
     "store": "verify or prune the store",
     "lint": "judge an environment.yml, each finding with its line, without a solve",

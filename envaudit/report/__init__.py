@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
+from envaudit.model.checked import CheckedDevice
 from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding, Verdict
 from envaudit.model.fingerprint import Fingerprint, Missing
@@ -95,6 +96,7 @@ class Report:
         clocks: clocks to show.
         clock_basis: what their offsets are relative to: `median` of all, the middle of a `pair`, this
             machine's clock (`here`), or nothing (`alone`).
+        checks: devices whose numbers were checked.
     """
 
     command: str
@@ -116,6 +118,7 @@ class Report:
     stages: Tuple[Stage, ...] = ()
     clocks: Tuple[Clock, ...] = ()
     clock_basis: str = "alone"
+    checks: Tuple[CheckedDevice, ...] = ()
 
 
 __all__ = ["Clock", "Moment", "Report", "Stage"]
