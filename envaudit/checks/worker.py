@@ -164,7 +164,9 @@ def _run(case: Case, facts: DeviceFacts, plan: Plan, ends: float, say: Say) -> b
     repeats = plan.repeats or (_GPU_REPEATS if on_gpu else _CPU_REPEATS)
     deadline = time.monotonic() + _REPEATING * min(left_s, plan.case_limit_s)
     with torch.no_grad():
-        outcome = attempt(case, facts, plan.seed, Effort(repeats, deadline))
+        outcome = attempt(
+            case, facts, plan.seed, Effort(repeats, deadline, memory_permille=plan.memory_permille)
+        )
     say({"outcome": outcome.to_json()})
     if not on_gpu:
         return True

@@ -270,7 +270,7 @@ def _case_line(case: CheckedCase) -> str:
         return f"{case.name}: {case.reason or case.status}"
     found = case.mismatch
     bits = _numbers(found.get("flipped_bits"))
-    parts = [f"{found.get('count')} of {found.get('total')} elements"]
+    parts = [f"{found.get('wrong')} of {found.get('compared')} elements"]
     parts.append(f"first at [{_numbers(found.get('first_index'))}]")
     if bits:
         parts.append(f"flipped bit {bits}")
