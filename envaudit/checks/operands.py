@@ -54,7 +54,8 @@ def left(product: SelectProduct, device: Any, dtype: Any) -> Any:
 
     half = _left_half(product, device, dtype)
     both = torch.cat([half, half], dim=1)[:, _order(product, device)]
-    return both * _row_scale(product, device, dtype)
+    # + 0: every zero of the data is +0, as its integer is, whatever sign a scale has.
+    return both * _row_scale(product, device, dtype) + 0
 
 
 def right(product: SelectProduct, device: Any, dtype: Any) -> Any:
@@ -71,8 +72,7 @@ def right(product: SelectProduct, device: Any, dtype: Any) -> Any:
     lower = -upper
     lower[at] += sign
     both = torch.cat([upper, lower], dim=0)[_order(product, device)]
-    # Without −0: every zero of the data is +0, as its integer is.
-    return (both + 0) * _column_scale(product, device, dtype)
+    return both * _column_scale(product, device, dtype) + 0
 
 
 def result(product: SelectProduct, device: Any, dtype: Any) -> Any:

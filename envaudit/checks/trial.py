@@ -47,11 +47,13 @@ class Effort(NamedTuple):
         repeats: how often it runs; at least 2 where the right answer is not known.
         deadline: by `clock`, no repeat begins after it but the first (two).
         scaled: `Case.prepare`'s.
+        memory_permille: how much of the free memory the memory test takes, in thousandths.
     """
 
     repeats: int = 3
     deadline: float = float("inf")
     scaled: bool = True
+    memory_permille: int = 900
 
 
 DEFAULT_EFFORT = Effort()
@@ -66,6 +68,8 @@ def attempt(
     (`torch.cuda.synchronize()`): most CUDA errors stay for the rest of the process.
     """
     try:
+        if case.own:
+            return case.own(facts, seed, effort, clock)
         prepared = case.prepare(facts.device, seed, effort.scaled)
         return _judged(case, prepared, facts, effort, clock)
     except NotRunnable as reason:
@@ -147,7 +151,7 @@ def _first_mismatch(expected: Tensors, got: Tensors) -> Optional[Mismatch]:
 
 
 def _batch(reference: Tensors) -> int:
-    size = sum(part.numel() * part.element_size() for part in reference)
+    size = int(sum(part.numel() * part.element_size() for part in reference))
     return max(1, min(_KEPT_RESULTS, _KEPT_BYTES // max(1, size)))
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, NamedTuple, Optional, Tuple
 
+from envaudit.checks.outcome import Outcome
+
 # One or more tensors; a result and its reference have as many, of the same shapes and dtypes.
 Tensors = Tuple[Any, ...]
 
@@ -45,6 +47,8 @@ class Case(NamedTuple):
         prepare: (device, seed, scaled) → Prepared. `scaled`: rows and columns are multiplied by
             powers of two, where the operation has such a form.
         on_request: only run where its name is asked for.
+        own: where the case is no operation that is repeated and compared, but a test that judges itself
+            (memory, copies): (facts, seed, effort, clock) → Outcome. `prepare` is not called then.
     """
 
     name: str
@@ -53,6 +57,7 @@ class Case(NamedTuple):
     exact: bool
     prepare: Callable[[Any, int, bool], Prepared]
     on_request: bool = False
+    own: Optional[Callable[..., Outcome]] = None
 
 
 def not_runnable(name: str, dtype: str, reason: str, exact: bool = True) -> Case:

@@ -129,7 +129,8 @@ class _Data:
         both = torch.cat([half, half], dim=2)[:, :, self._order(device)]
         shape = self.shape
         whole = both.reshape(shape.images, shape.channels_in, shape.side, shape.side)
-        return whole * self._image_scale(device)
+        # + 0: every zero of the data is +0, as its integer is, whatever sign a scale has.
+        return whole * self._image_scale(device) + 0
 
     def weights(self, device: Any) -> Any:
         import torch
@@ -144,7 +145,7 @@ class _Data:
         lower = -upper
         lower[at] += sign
         both = torch.cat([upper, lower], dim=1)[:, self._order(device)]
-        return (both + 0) * self._channel_scale(device).reshape(-1, 1, 1, 1)
+        return both * self._channel_scale(device).reshape(-1, 1, 1, 1) + 0
 
     def result(self, device: Any) -> Any:
         import torch
