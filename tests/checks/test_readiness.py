@@ -1,4 +1,4 @@
-"""What is said before anything is launched: of torch, of the driver, of the kernels that it was built with."""
+"""What is said before anything is launched: of torch, of the driver, of torch's own kernels."""
 
 from __future__ import annotations
 
