@@ -38,7 +38,8 @@ class Outcome(NamedTuple):
         mismatch: how the first of them differed.
         median_ns: of the repeats, the operation alone.
         milli_tflops: 10⁹ operations a second, from the median, where the case counts them.
-        milli_gbps: 10⁶ bytes a second, likewise.
+        milli_gbps: 10⁶ bytes a second, likewise; of the memory and copy tests, what they moved.
+        tested_bytes: how much memory was tested, or copied at once.
     """
 
     case: str
@@ -52,6 +53,7 @@ class Outcome(NamedTuple):
     median_ns: Optional[int] = None
     milli_tflops: Optional[int] = None
     milli_gbps: Optional[int] = None
+    tested_bytes: Optional[int] = None
 
     def to_json(self) -> Dict[str, Any]:
         """A row for one line of JSON."""
@@ -80,6 +82,7 @@ class Outcome(NamedTuple):
             median_ns=_optional(row["median_ns"]),
             milli_tflops=_optional(row["milli_tflops"]),
             milli_gbps=_optional(row["milli_gbps"]),
+            tested_bytes=_optional(row.get("tested_bytes")),
         )
 
 

@@ -19,7 +19,7 @@ A status is one of `checks/outcome.py`; `digest` is left out where there is none
 
 Notes:
     devices   {"3": {"uuid", "bus_id", "cases": {case: {"reason", "repeats", "wrong_repeats",
-               "mismatch", "median_ns", "milli_tflops", "milli_gbps"}}, "readings": {...}}}
+               "mismatch", "median_ns", "milli_tflops", "milli_gbps", "tested_bytes"}}, "readings": {...}}}
     took_ms   of the whole run
     readings  why there are none, where that is so
 """
@@ -147,8 +147,8 @@ def _row(run: DeviceRun, driver: str) -> Dict[str, Any]:
 
 def _figures(outcome: Outcome) -> Dict[str, Any]:
     row = outcome.to_json()
-    kept = ("reason", "repeats", "wrong_repeats", "mismatch", "median_ns", "milli_tflops", "milli_gbps")
-    return {name: row[name] for name in kept if row[name]}
+    known = {"case", "status", "digest", "exact"}
+    return {name: row[name] for name in row if name not in known and row[name]}
 
 
 def _folded(rows: Mapping[str, Dict[str, Any]]) -> Tuple[Dict[str, Any], Dict[str, Any]]:

@@ -48,12 +48,6 @@ SEEN_IN_OPERANDS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """The machine is shared."""
-    torch.set_num_threads(1)
-
-
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("dtype", ARITHMETIC)
 def test_flip_in_a_product_s_result_is_always_seen(dtype: str, order: str) -> None:
