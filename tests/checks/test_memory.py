@@ -128,3 +128,22 @@ def test_copy_that_loses_a_word_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (WRONG, "1 of 5 copies differ") == (outcome.status, outcome.reason)
     assert outcome.mismatch is not None
     assert (12345,) == outcome.mismatch.first_index
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_word_that_is_read_wrong_only_once_is_not_passed_over(
+    name: str, small: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second look that finds nothing does not undo the first."""
+    real = torch.aminmax
+    left = [2]
+
+    def reading(chunk: Any, **how: Any) -> Any:
+        found = real(chunk, **how)
+        left[0] -= 1
+        return found if left[0] else (found[0] - 1, found[1])
+
+    monkeypatch.setattr(torch, "aminmax", reading)
+    outcome = tried(name)
+    assert (WRONG, None) == (outcome.status, outcome.mismatch)
+    assert outcome.reason.startswith("1 times words were read wrong")

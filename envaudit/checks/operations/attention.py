@@ -128,4 +128,7 @@ def _selected(attention: Attention, seed: int, device: Any) -> Any:
 def _values(attention: Attention, dtype: str, seed: int, device: Any, kind: Any) -> Any:
     k = min(_LARGEST_VALUE, 1 << PRECISIONS[dtype].operand_bits)
     shape = (attention.batch, attention.heads, attention.length, attention.head_dim)
-    return integers(shape, k, derive(seed, "V"), device, kind)
+    value = integers(shape, k, derive(seed, "V"), device, kind)
+    # No zeros: an exponential that ends at 2**-127 instead of 0, as some kernels' own does, is then
+    # rounded away, as it should be, and a result that was never written is not taken for right.
+    return value + (value == 0).to(kind)

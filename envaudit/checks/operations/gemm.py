@@ -21,15 +21,11 @@ _FLOAT8 = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 _CPU_SHAPE = (192, 1024, 160)
 # Most CPUs have no fp8 instructions: the product is a loop over single elements.
 _CPU_FLOAT8_SHAPE = (48, 256, 64)
-_SHAPES: Dict[str, Tuple[int, int, int]] = {
-    "fp64": (2048, 4096, 2048),
-    "fp32": (4096, 4096, 4096),
-    "tf32": (4096, 4096, 4096),
-    "bf16": (8192, 8192, 8192),
-    "fp16": (4096, 4096, 4096),
-    "e4m3": (4096, 4096, 4096),
-    "e5m2": (4096, 4096, 4096),
-    "int8": (4096, 4096, 4096),
+_SHAPE = (4096, 4096, 4096)
+_SHAPES: Dict[Tuple[str, str], Tuple[int, int, int]] = {
+    ("fp64", SPREAD): (2048, 4096, 2048),
+    ("fp64", ADJACENT): (2048, 4096, 2048),
+    ("bf16", SPREAD): (8192, 8192, 8192),
 }
 # A card with less memory than this takes the smaller shape throughout: operands, their making and
 # eight kept results of the largest need 3 GB.
@@ -50,7 +46,7 @@ def CASES(facts: DeviceFacts) -> List[Case]:  # noqa: N802
     """Spread and adjacent in every dtype, and all layouts of the most used one."""
     found = [
         product_case(
-            f"gemm/{dtype}/{order}", Multiplication(dtype, _shape(dtype, facts), order, layout), facts
+            f"gemm/{dtype}/{order}", Multiplication(dtype, _shape(dtype, order, facts), order, layout), facts
         )
         for dtype in PRECISIONS
         # Column-major B is what cuBLASLt wants for fp8, and the other half of the kernels elsewhere.
@@ -73,10 +69,12 @@ def product_case(name: str, multiplication: Multiplication, facts: DeviceFacts) 
     return Case(name, multiplication.dtype, words, True, prepare)
 
 
-def _shape(dtype: str, facts: DeviceFacts) -> Tuple[int, int, int]:
+def _shape(dtype: str, order: str, facts: DeviceFacts) -> Tuple[int, int, int]:
     if facts.kind == CPU:
         return _CPU_FLOAT8_SHAPE if dtype in _FLOAT8 else _CPU_SHAPE
-    return _SHAPES[dtype] if (facts.memory_bytes or 0) >= _SMALL_MEMORY_BYTES else _SMALL_SHAPE
+    if (facts.memory_bytes or 0) < _SMALL_MEMORY_BYTES:
+        return _SMALL_SHAPE
+    return _SHAPES.get((dtype, order), _SHAPE)
 
 
 def _prepare(
@@ -90,8 +88,8 @@ def _prepare(
     product = SelectProduct(
         rows, inner, columns, bound(name, inner), exponents or None, multiplication.order, seed
     )
-    # cuBLASLt's fp8 and PyTorch's _scaled_mm take A by rows and B by columns, whatever was asked.
-    layout = "nt" if name in _FLOAT8 else multiplication.layout
+    # cuBLASLt takes A by rows and B by columns in fp8 and int8, whatever was asked.
+    layout = "nt" if name in _FLOAT8 or name == "int8" else multiplication.layout
     a = _laid_out(left(product, device, carrier).to(operand), layout[0])
     b = _laid_out(right(product, device, carrier).to(operand), layout[1])
     return Prepared(

@@ -28,7 +28,7 @@ _DTYPES = ("fp64", "fp32", "bf16", "fp16")
 
 def CASES(facts: DeviceFacts) -> List[Case]:  # noqa: N802
     """Sums along either dimension and over everything, and prefix sums."""
-    rows, length = (64, 1024) if facts.kind == CPU else (8192, 4096)
+    rows, length = (64, 1024) if facts.kind == CPU else (2048, 4096)
     found = []
     for dtype in _DTYPES:
         found.append(sum_case(f"reductions/{dtype}/rows", dtype, Reduction(rows, length)))

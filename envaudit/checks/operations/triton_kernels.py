@@ -22,7 +22,7 @@ _SIDE = 32
 def CASES(facts: DeviceFacts) -> List[Case]:  # noqa: N802
     """The addition of integers, and the product in fp32 and fp16."""
     # Not a multiple of the block: the mask has something to do.
-    count, size = (3 * _BLOCK - 7, 64) if facts.kind == CPU else (2**24 - 7, 2048)
+    count, size = (3 * _BLOCK - 7, 64) if facts.kind == CPU else (2**22 - 7, 2048)
     add = Case("triton_kernels/int32/add", "int32", str(count), True, _preparing_add(facts, count))
     products = [
         Case(
