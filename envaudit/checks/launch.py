@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 import envaudit
 
@@ -52,7 +52,7 @@ def package_place() -> str:
 
 
 def start(
-    interpreter: str, environ: Mapping[str, str], cwd: Optional[str], seconds: float, cache: Optional[str]
+    interpreter: str, environ: Mapping[str, str], cwd: Optional[str], seconds: float, cache: str
 ) -> subprocess.Popen[bytes]:
     """A worker that waits for its task on standard input; unbuffered pipes for all three streams.
 
@@ -61,7 +61,7 @@ def start(
         environ: the environment of the audited work.
         cwd: the working directory, None for this process's own.
         seconds: after which it ends itself.
-        cache: a folder for what compilers leave behind, None where there is none.
+        cache: where compilers put what they make; they make the folder, too.
 
     Raises:
         OSError: it cannot be started.
@@ -84,17 +84,16 @@ def start(
     )
 
 
-def _environment(environ: Mapping[str, str], cache: Optional[str]) -> Dict[str, str]:
+def _environment(environ: Mapping[str, str], cache: str) -> Dict[str, str]:
     """What a worker is told by variables; what the user has set stays."""
-    wanted: Dict[str, Any] = {
+    wanted: Dict[str, str] = {
         # The order of NVML, so that a card has one number.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         # cuBLAS is deterministic across streams with one fixed workspace (cuBLAS, reproducibility).
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
         # A pool of compilers would outlive a worker that is ended.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(cache, "inductor"),
+        "TRITON_CACHE_DIR": os.path.join(cache, "triton"),
     }
-    if cache:
-        wanted["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(cache, "inductor")
-        wanted["TRITON_CACHE_DIR"] = os.path.join(cache, "triton")
     return {**wanted, **environ, "LC_ALL": "C", "LANGUAGE": "C"}

@@ -86,18 +86,15 @@ class DeviceRun:
 def supervise(started: Started, plan: Plan, tell: Optional[Tell] = None) -> List[DeviceRun]:
     """The outcomes of all devices, by ordinal; ends within the plan's budget."""
     ends = time.monotonic() + plan.budget_s - _ENDING_S
-    cache: Optional[str] = None
-    try:
-        cache = tempfile.mkdtemp(prefix="envaudit-checks-")
-    except OSError:
-        pass  # compilers then use the user's own
+    # Made by a compiler when there is one to use it: most runs have none, and a run that is killed leaves
+    # then nothing behind.
+    cache = os.path.join(tempfile.gettempdir(), f"envaudit-checks-{os.urandom(8).hex()}")
     watch = _Watch(started, plan, ends, cache, tell)
     try:
         return watch.run()
     finally:
         watch.end_all()
-        if cache:
-            shutil.rmtree(cache, ignore_errors=True)
+        shutil.rmtree(cache, ignore_errors=True)
 
 
 class _Worker:
@@ -146,9 +143,7 @@ class _Worker:
 class _Watch:
     """All workers, until each device is through or the budget is over."""
 
-    def __init__(
-        self, started: Started, plan: Plan, ends: float, cache: Optional[str], tell: Optional[Tell]
-    ) -> None:
+    def __init__(self, started: Started, plan: Plan, ends: float, cache: str, tell: Optional[Tell]) -> None:
         self._started = started
         self._plan = plan
         self._ends = ends

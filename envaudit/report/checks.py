@@ -26,6 +26,9 @@ def check_lines(devices: Sequence[CheckedDevice], verbose: bool) -> List[Line]:
         for *cells, style in rows:
             text = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths)).rstrip()
             lines.append(line(Span(f"  {printable(text)}", style)))
+        readings = _readings(together)
+        if readings:
+            lines.append(line(Span(f"  {printable(readings)}", "dim")))
     return lines
 
 
@@ -68,9 +71,6 @@ def _rows(together: Sequence[CheckedDevice], verbose: bool) -> Iterator[Tuple[st
         worst = next((status for status in STATUSES if status in statuses), "ok")
         style = "error" if worst in _BAD else "incomplete" if worst == "not_run" else ""
         yield family, _counts(statuses), _detail(cases, worst), style
-    first = together[0].readings
-    if first:
-        yield "readings", "", _readings(together), "dim"
 
 
 def _counts(statuses: Sequence[str]) -> str:
@@ -128,14 +128,8 @@ def _readings(together: Sequence[CheckedDevice]) -> str:
     heat = _limits(together, "temperature_c")
     if heat:
         parts.append(f"up to {heat[1]} °C")
-    reasons = sorted(
-        {
-            str(reason)
-            for device in together
-            for reason in (device.readings.get("throttle") or ())
-            if isinstance(device.readings.get("throttle"), (list, tuple))
-        }
-    )
+    seen = [device.readings.get("throttle") for device in together]
+    reasons = sorted({str(reason) for each in seen if isinstance(each, (list, tuple)) for reason in each})
     if reasons:
         parts.append(f"throttled: {', '.join(reasons)}")
     return ", ".join(parts)

@@ -27,6 +27,11 @@ FAR_PERCENT = 20
 # Digests of so many devices have a majority; of two, one of them is wrong and nobody knows which.
 _LEAST_VOTERS = 3
 _NAMED_CASES = 8
+# How reasons begin for which a run leaves out what the device could do (`checks/supervise.py`, `worker.py`,
+# `operations/memory.py`).
+_OF_THIS_RUN = ("the budget ", "the GPU is busy", "a new worker failed", "too little of the memory")
+# Copies between two GPUs are run by the first of all, which need not be one of them.
+_BETWEEN = "copies/peer/"
 
 # What throttling is a fault of the machine: cooling and supply. A software power cap is a setting.
 _FAULTS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake", "sw_thermal_slowdown")
@@ -46,7 +51,7 @@ Chosen = Callable[[CheckedCase], bool]
 )
 def wrong_result(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """One finding a device."""
-    yield from _by_device(evidence, "computes wrong results", lambda case: case.status == "wrong")
+    yield from _by_device(evidence, "gives wrong results", lambda case: case.status == "wrong")
 
 
 @rule(
@@ -258,10 +263,15 @@ def ecc_errors(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def _by_device(evidence: Evidence, what: str, chosen: Chosen) -> Iterator[Found]:
     for device in checked_devices(evidence.fingerprints):
         cases = [case for case in device.cases.values() if chosen(case)]
-        if cases:
-            lines = tuple(_case_line(case) for case in cases)
-            path = join_path(SECTION, "devices", device.ordinal)
-            yield Found(f"{device.words} {what}", (device.node,), path, lines)
+        own = tuple(_case_line(case) for case in cases if not case.name.startswith(_BETWEEN))
+        between = tuple(_case_line(case) for case in cases if case.name.startswith(_BETWEEN))
+        path = join_path(SECTION, "devices", device.ordinal)
+        if own:
+            yield Found(f"{device.words} {what}", (device.node,), path, own)
+        if between:
+            # `copies/peer/5-3` is the copy from GPU 5 to GPU 3.
+            pairs = sorted({case.name[len(_BETWEEN) :] for case in cases if case.name.startswith(_BETWEEN)})
+            yield Found(f"copying between GPUs {_named(pairs)} {what}", (device.node,), path, between)
 
 
 def _case_line(case: CheckedCase) -> str:
@@ -309,7 +319,7 @@ def _not_run(evidence: Evidence, *, of_kind: bool) -> Dict[Tuple[str, int], List
 
 def _is_of_kind(reason: str) -> bool:
     """Whether a reason is one of this torch or card, as operations word it (`checks/operations`)."""
-    return not reason.startswith(("the budget ", "the GPU is busy", "a new worker failed"))
+    return not reason.startswith(_OF_THIS_RUN)
 
 
 def _disagreeing(evidence: Evidence) -> Iterator[Tuple[str, Mapping[str, List[CheckedDevice]]]]:

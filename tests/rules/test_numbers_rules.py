@@ -33,7 +33,7 @@ def test_wrong_result_names_node_gpu_operation_and_bit() -> None:
     runs = [gpu(ordinal, bad if ordinal == 3 else None) for ordinal in range(8)]
     (finding,) = findings(checked("node01"), checked("node02", *runs))
     assert ("EA500", "error", ("node02",)) == (finding.rule, finding.severity, finding.nodes)
-    assert "GPU 3 (GPU-00000003) computes wrong results" == finding.message
+    assert "GPU 3 (GPU-00000003) gives wrong results" == finding.message
     assert (
         "gemm/bf16/spread: 1 of 67108864 elements, first at [3,17], flipped bit 12: "
         "0x43a1 for 0x53a1; 1 of 50 repeats",
@@ -47,6 +47,13 @@ def test_operation_that_ends_badly_is_an_error(status: str, rule: str) -> None:
     """With its reason."""
     (finding,) = findings(checked("node01", gpu(0, outcomes(status=status, reason="because"))))
     assert (rule, ("gemm/bf16/spread: because",)) == (finding.rule, finding.evidence)
+
+
+def test_wrong_copy_between_gpus_names_the_pair_and_not_who_ran_it() -> None:
+    """The first GPU runs them all."""
+    copy = outcomes()[GEMM]._replace(case="copies/peer/5-3", status="wrong", mismatch=MISMATCH)
+    (finding,) = findings(checked("node01", gpu(0, {"copies/peer/5-3": copy})))
+    assert ("EA500", "copying between GPUs 5-3 gives wrong results") == (finding.rule, finding.message)
 
 
 def test_torch_that_cannot_use_its_gpus_is_said_once() -> None:
@@ -65,6 +72,7 @@ def test_torch_that_cannot_use_its_gpus_is_said_once() -> None:
         "the budget of 30 s was over",
         "the budget of 30 s was over when it had run for 7 s",
         "the GPU is busy: process 7 (python, 3 MiB)",
+        "too little of the memory is free",
         "a new worker failed before its first case: its process was ended by SIGSEGV",
     ],
 )
