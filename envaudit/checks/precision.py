@@ -5,6 +5,22 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any, Iterator, List, Tuple
 
+from envaudit.checks.device import CPU, DeviceFacts
+from envaudit.checks.operations import NotRunnable
+
+
+def need_wide_sums(dtype: str, facts: DeviceFacts) -> None:
+    """Leave out what would be rounded on the way, on a device that is sound.
+
+    torch 1.13's own loops on a CPU (without oneDNN's AVX-512 ones, and for small sizes) add the products
+    of bf16 in bf16. 2.0 was not looked at.
+
+    Raises:
+        NotRunnable: sums of this dtype may be formed in no more than its own precision.
+    """
+    if facts.kind == CPU and dtype == "bf16" and facts.torch < (2, 1):
+        raise NotRunnable("needs torch 2.1: older ones add products of bf16 in bf16 on the CPU")
+
 
 @contextmanager
 def full_precision(tf32: bool = False) -> Iterator[None]:

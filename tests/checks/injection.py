@@ -80,8 +80,8 @@ def wrong_result(case: Case, random: Random) -> tuple[Case, Callable[[], tuple[t
             tensor = results[victim]
             place = random.randrange(tensor.numel())
             bit = random.randrange(8 * tensor.element_size())
-            index = tuple(int(i) for i in torch.unravel_index(torch.tensor(place), tensor.shape))
-            where.append((index, bit))
+            index = (torch.arange(tensor.numel()).reshape(tensor.shape) == place).nonzero()[0]
+            where.append((tuple(index.tolist()), bit))
             results[victim] = flipped(tensor, place, bit)
             return tuple(results)
 

@@ -67,6 +67,12 @@ def test_what_takes_long_is_run_on_request_only() -> None:
 )
 def test_case_that_a_device_cannot_run_says_what_it_needs(name: str, facts: DeviceFacts, words: str) -> None:
     """Before any data is made."""
+    if (
+        not name.startswith(("gemm/tf32", "triton"))
+        and facts is not VOLTA
+        and not hasattr(torch, "_scaled_mm")
+    ):
+        pytest.skip("this torch has no float8")
     (case,) = registry.cases(facts, [name])
     with pytest.raises(NotRunnable, match=words):
         case.prepare("cpu", 1, True)
@@ -74,7 +80,7 @@ def test_case_that_a_device_cannot_run_says_what_it_needs(name: str, facts: Devi
 
 def test_references_made_twice_are_equal() -> None:
     """What the host compares with is made anew, and is the same."""
-    (case,) = registry.cases(CPU, ["convolution/bf16/groups"])
+    (case,) = registry.cases(CPU, ["convolution/fp32/groups"])
     prepared = case.prepare("cpu", 9, True)
     assert prepared.expected is not None
     assert torch.equal(prepared.expected("cpu")[0], prepared.expected("cpu")[0])

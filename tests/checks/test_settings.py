@@ -57,9 +57,8 @@ def convolution_of(random: Random) -> Case:
         groups=groups,
         channels_last=random.random() < 0.5,
     )
-    return convolution_case(
-        f"convolution {convolution}", random.choice(["fp32", "bf16", "fp16"]), convolution
-    )
+    dtype = random.choice(["fp32", "bf16", "fp16"])
+    return convolution_case(f"convolution {dtype} {convolution}", dtype, convolution, CPU)
 
 
 def attention_of(random: Random) -> Case:
@@ -121,7 +120,8 @@ def test_sixty_random_settings_have_no_failure() -> None:
     """The same sixty every time."""
     wrong, ran = failures(seed=1, count=60)
     assert [] == wrong
-    assert ran > 40
+    # Old releases have no fp16 on the CPU, and no fp8 at all.
+    assert ran >= 25
 
 
 @pytest.mark.kernels

@@ -20,8 +20,8 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 from envaudit.checks.counterhash import derive, integers, permutation, words
 from envaudit.checks.device import CPU, DeviceFacts
 from envaudit.checks.operands import signed_powers
-from envaudit.checks.operations import Case, Prepared, not_runnable
-from envaudit.checks.precision import full_precision
+from envaudit.checks.operations import Case, NotRunnable, Prepared
+from envaudit.checks.precision import full_precision, need_wide_sums
 from envaudit.checks.tolerance import PRECISIONS, largest_k
 
 
@@ -62,22 +62,19 @@ def CASES(facts: DeviceFacts) -> List[Case]:  # noqa: N802
     """Every variant in fp32, bf16 and fp16."""
     sizes = (2, 32, 32, 20) if facts.kind == CPU else (16, 128, 128, 56)
     return [
-        _case(f"convolution/{dtype}/{name}", dtype, Convolution(*sizes, **variant), facts)
+        convolution_case(f"convolution/{dtype}/{name}", dtype, Convolution(*sizes, **variant), facts)
         for dtype in _DTYPES
         for name, variant in _VARIANTS.items()
     ]
 
 
-def _case(name: str, dtype: str, convolution: Convolution, facts: DeviceFacts) -> Case:
-    if facts.rocm and convolution.kernel != (1, 1):
-        return not_runnable(name, dtype, "not exact under ROCm: MIOpen takes Winograd for strides, too")
-    return convolution_case(name, dtype, convolution)
-
-
-def convolution_case(name: str, dtype: str, convolution: Convolution) -> Case:
+def convolution_case(name: str, dtype: str, convolution: Convolution, facts: DeviceFacts) -> Case:
     """A case of one convolution."""
 
     def prepare(device: Any, seed: int, scaled: bool) -> Prepared:
+        need_wide_sums(dtype, facts)
+        if facts.rocm and convolution.kernel != (1, 1):
+            raise NotRunnable("not exact under ROCm: MIOpen takes Winograd for strides, too")
         return _prepare(convolution, dtype, device, seed, scaled)
 
     shape = (

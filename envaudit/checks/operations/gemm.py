@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 from envaudit.checks.device import CPU, CUDA, DeviceFacts
 from envaudit.checks.operands import ADJACENT, SPREAD, SelectProduct, left, result, right
 from envaudit.checks.operations import Case, NotRunnable, Prepared
-from envaudit.checks.precision import full_precision
+from envaudit.checks.precision import full_precision, need_wide_sums
 from envaudit.checks.tolerance import PRECISIONS, largest_adjacent_k, largest_k
 
 # Both operands row by row (n) or column by column (t) in memory: the letters of BLAS.
@@ -82,6 +82,8 @@ def _prepare(
 ) -> Prepared:
     name = multiplication.dtype
     operand, output, carrier = _dtypes(name, facts)
+    if multiplication.order == SPREAD:
+        need_wide_sums(name, facts)
     rows, inner, columns = multiplication.shape
     bound = largest_adjacent_k if multiplication.order == ADJACENT else largest_k
     exponents = PRECISIONS[name].exponents if scaled else 0
