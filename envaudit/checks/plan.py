@@ -42,7 +42,8 @@ class Plan(NamedTuple):
     @property
     def case_limit_s(self) -> float:
         """A case that has not returned after this is ended; others have the rest of the budget."""
-        return max(_LEAST_CASE_S, self.budget_s / 3)
+        # A compiler's first start alone takes longer than most cases.
+        return max(_LEAST_CASE_S, self.budget_s / (2 if self.compile else 3))
 
     def to_json(self) -> Dict[str, Any]:
         """Only strings, integers, booleans and lists."""

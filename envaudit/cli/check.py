@@ -109,7 +109,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _outcome(devices: Sequence[CheckedDevice]) -> str:
-    """`16 GPUs on 2 nodes, 41 operations each right to the bit, 4 not run`."""
+    """`16 GPUs on 2 nodes, 41 operations ok, 4 not run`."""
     gpus = sum(device.kind == "cuda" for device in devices)
     what = _count(gpus, "GPU") if gpus else _count(len(devices), "CPU")
     ran = [sum(case.status == "ok" for case in device.cases.values()) for device in devices]
@@ -117,7 +117,7 @@ def _outcome(devices: Sequence[CheckedDevice]) -> str:
     text = f"{what} on {_count(len({device.node for device in devices}), 'node')}"
     if ran:
         many = str(ran[0]) if len(set(ran)) == 1 else f"{min(ran)} to {max(ran)}"
-        text += f", {many} operations right to the bit"
+        text += f", {many} operations ok"
     return text + (f", {max(left)} not run" if any(left) else "")
 
 
