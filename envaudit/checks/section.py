@@ -68,7 +68,7 @@ def read(context: Any) -> Answer:
         interpreter=str(context.interpreter["executable"]),
         environ=dict(context.environ),
         cwd=context.workdir if os.path.isdir(context.workdir) else "/",
-        gpus=gpus_of_machine(),
+        gpus=len(visible) if visible else gpus_of_machine(),
         busy=_busy(cards, visible),
     )
     meter = Meter(cards, visible) if cards and visible else None

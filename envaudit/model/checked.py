@@ -79,6 +79,8 @@ class CheckedDevice(NamedTuple):
         """`GPU 3 (GPU-1234...)` or `the CPU`."""
         if self.kind == "cpu":
             return "the CPU"
+        if not self.kind:
+            return f"device {self.ordinal}"
         return f"GPU {self.ordinal}" + (f" ({self.uuid})" if self.uuid else "")
 
     @property

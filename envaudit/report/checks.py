@@ -17,7 +17,8 @@ _REASON_CHARACTERS = 100
 def check_lines(devices: Sequence[CheckedDevice], verbose: bool) -> List[Line]:
     """A block for each kind of device and of result; with `verbose` a row for each case."""
     lines: List[Line] = []
-    for together in _alike(devices):
+    # What could not be tried at all is no row: a finding says why.
+    for together in _alike([device for device in devices if device.kind]):
         if lines:
             lines.append(())
         lines.append(line(Span(printable(_head(together)), "head")))

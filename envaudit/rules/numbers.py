@@ -120,9 +120,9 @@ def not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found]:
             without.setdefault(why, []).append(fingerprint.node)
     for why, names in without.items():
         yield Found("no kernel was run", tuple(names), SECTION, (why,))
-    for (reason, count), devices in _not_run(evidence, of_kind=False).items():
+    for (reason, cases), devices in _not_run(evidence, of_kind=False).items():
         nodes, lines = _where(devices)
-        yield Found(f"{_cases(count)} not run: {reason}", nodes, SECTION, lines)
+        yield Found(f"{_cases(cases)} not run: {reason}", nodes, SECTION, (", ".join(cases), *lines))
 
 
 @rule(
@@ -135,9 +135,9 @@ def not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def not_supported(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """One finding a reason."""
-    for (reason, count), devices in _not_run(evidence, of_kind=True).items():
+    for (reason, cases), devices in _not_run(evidence, of_kind=True).items():
         nodes, _ = _where(devices)
-        yield Found(f"{_cases(count)} not run: {reason}", nodes, SECTION)
+        yield Found(f"{_cases(cases)} not run: {reason}", nodes, SECTION, (", ".join(cases),))
 
 
 @rule(
@@ -296,9 +296,9 @@ def _numbers(values: Any) -> str:
     )
 
 
-def _not_run(evidence: Evidence, *, of_kind: bool) -> Dict[Tuple[str, int], List[CheckedDevice]]:
-    """The devices on which so many cases did not run for a reason."""
-    found: Dict[Tuple[str, int], List[CheckedDevice]] = {}
+def _not_run(evidence: Evidence, *, of_kind: bool) -> Dict[Tuple[str, Tuple[str, ...]], List[CheckedDevice]]:
+    """The devices on which some cases did not run for a reason."""
+    found: Dict[Tuple[str, Tuple[str, ...]], List[CheckedDevice]] = {}
     unusable = {
         one.node
         for one in evidence.fingerprints
@@ -308,12 +308,12 @@ def _not_run(evidence: Evidence, *, of_kind: bool) -> Dict[Tuple[str, int], List
     for device in checked_devices(evidence.fingerprints):
         if device.node in unusable:
             continue  # EA503 has said why
-        reasons: Dict[str, int] = {}
+        reasons: Dict[str, List[str]] = {}
         for case in device.cases.values():
             if case.status == "not_run" and _is_of_kind(case.reason) == of_kind:
-                reasons[case.reason] = reasons.get(case.reason, 0) + 1
-        for reason, count in reasons.items():
-            found.setdefault((reason, count), []).append(device)
+                reasons.setdefault(case.reason, []).append(case.name)
+        for reason, names in reasons.items():
+            found.setdefault((reason, tuple(names)), []).append(device)
     return found
 
 
@@ -372,5 +372,5 @@ def _named(cases: Sequence[str]) -> str:
     return ", ".join(cases[:_NAMED_CASES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _cases(count: int) -> str:
-    return "1 operation" if count == 1 else f"{count} operations"
+def _cases(names: Sequence[str]) -> str:
+    return "1 operation" if len(names) == 1 else f"{len(names)} operations"

@@ -98,9 +98,22 @@ def test_one_file_form_on_an_old_python_says_so(one_file: Path, python: str, tmp
     assert (5, "", expected) == (done.returncode, done.stdout, done.stderr)
 
 
-def test_wire_payload_is_closed_under_import() -> None:
+def test_wire_payload_carries_the_checks_only_where_they_are_asked_for() -> None:
+    """An ordinary snapshot sends no byte more for them."""
+    plain, whole = (
+        {*zipfile.ZipFile(io.BytesIO(bundle.wire_payload(checks=checks).zip_bytes)).namelist()}
+        for checks in (False, True)
+    )
+    assert not [name for name in plain if name.startswith("envaudit/checks/")]
+    more = whole - plain
+    assert {"envaudit/checks/section.py", "envaudit/checks/operations/gemm.py"} <= more
+    assert all(name.startswith("envaudit/checks/") for name in more)
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_wire_payload_is_closed_under_import(checks: bool) -> None:
     """What the probe and the frames import of the house travels with them; pynvml does too."""
-    archive = zipfile.ZipFile(io.BytesIO(bundle.wire_payload().zip_bytes))
+    archive = zipfile.ZipFile(io.BytesIO(bundle.wire_payload(checks=checks).zip_bytes))
     carried = {name[:-3] for name in archive.namelist() if name.endswith(".py")}
     assert "pynvml" in carried
     for name in archive.namelist():
