@@ -91,10 +91,13 @@ def facts_of_runs(runs: Sequence[DeviceRun], plan: Plan, driver: str = "") -> Di
     """The facts: what most devices say, and where one deviates."""
     rows = {str(run.ordinal): _row(run, driver) for run in runs}
     each, devices = _folded(rows)
-    unusable = sorted({run.unusable for run in runs if run.unusable})
+    reasons = {run.unusable for run in runs}
+    unusable = sorted(reasons)
+    if len(reasons) > 1:
+        unusable = [f"GPU {run.ordinal}: {run.unusable}" for run in runs if run.unusable]
     kinds = {run.facts["name"].partition(":")[0] for run in runs if run.facts}
     return {
-        "usable": "; ".join(unusable) if unusable else "ok",
+        "usable": "; ".join(unusable) or "ok",
         "device": sorted(kinds)[-1] if kinds else None,
         "count": len(runs),
         "asked": plan.to_json(),

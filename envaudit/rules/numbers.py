@@ -299,18 +299,15 @@ def _numbers(values: Any) -> str:
 def _not_run(evidence: Evidence, *, of_kind: bool) -> Dict[Tuple[str, Tuple[str, ...]], List[CheckedDevice]]:
     """The devices on which some cases did not run for a reason."""
     found: Dict[Tuple[str, Tuple[str, ...]], List[CheckedDevice]] = {}
-    unusable = {
-        one.node
-        for one in evidence.fingerprints
-        for section in [section_of(one)]
-        if section and text_in(section.facts, "usable") != "ok"
-    }
+    said = {one.node: section_of(one) for one in evidence.fingerprints}
     for device in checked_devices(evidence.fingerprints):
-        if device.node in unusable:
-            continue  # EA503 has said why
+        section = said[device.node]
+        usable = text_in(section.facts, "usable") if section else ""
         reasons: Dict[str, List[str]] = {}
         for case in device.cases.values():
-            if case.status == "not_run" and _is_of_kind(case.reason) == of_kind:
+            # Why torch cannot use a device EA503 has said.
+            known = bool(case.reason) and case.reason in usable
+            if case.status == "not_run" and not known and _is_of_kind(case.reason) == of_kind:
                 reasons.setdefault(case.reason, []).append(case.name)
         for reason, names in reasons.items():
             found.setdefault((reason, tuple(names)), []).append(device)

@@ -66,6 +66,19 @@ def test_torch_that_cannot_use_its_gpus_is_said_once() -> None:
     assert ("EA503", ("node01",), (run.unusable,)) == (finding.rule, finding.nodes, finding.evidence)
 
 
+def test_one_gpu_that_cannot_be_used_is_named_beside_good_ones() -> None:
+    """What another GPU of the node left out is still told."""
+    bad = gpu(1)
+    bad.facts, bad.cases, bad.outcomes = {}, [], {}
+    bad.unusable = "the worker failed before its first case: CUDA error"
+    bad.give_up(bad.unusable)
+    late = outcomes(status="not_run", reason="the budget of 30 s was over", digest="")
+    found = findings(checked("node01", gpu(0, late), bad, gpu(2)))
+    assert ["EA503", "EA504"] == [finding.rule for finding in found]
+    assert (f"GPU 1: {bad.unusable}",) == found[0].evidence
+    assert "1 operation not run: the budget of 30 s was over" == found[1].message
+
+
 @pytest.mark.parametrize(
     "reason",
     [
