@@ -21,15 +21,13 @@ from envaudit.model.drift import join_path
 from envaudit.model.nodeset import fold
 from envaudit.rules.registry import Evidence, Found, Policy, rule
 from envaudit.rules.slowness import Slow, slow_cases
+from envaudit.rules.untried import asked_in_vain, not_run
 
 # A device that has lost so much of its rate, in hundredths of the median, fails the run.
 FAR_PERCENT = 20
 # Digests of so many devices have a majority; of two, one of them is wrong and nobody knows which.
 _LEAST_VOTERS = 3
 _NAMED_CASES = 8
-# How reasons begin for which a run leaves out what the device could do (`checks/supervise.py`, `worker.py`,
-# `operations/memory.py`).
-_OF_THIS_RUN = ("the budget ", "the GPU is busy", "a new worker failed", "too little of the memory")
 # Copies between two GPUs are run by the first of all, which need not be one of them.
 _BETWEEN = "copies/peer/"
 
@@ -120,9 +118,12 @@ def not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found]:
             without.setdefault(why, []).append(fingerprint.node)
     for why, names in without.items():
         yield Found("no kernel was run", tuple(names), SECTION, (why,))
-    for (reason, cases), devices in _not_run(evidence, of_kind=False).items():
+    for (reason, cases), devices in not_run(evidence, of_kind=False).items():
         nodes, lines = _where(devices)
         yield Found(f"{_cases(cases)} not run: {reason}", nodes, SECTION, (", ".join(cases), *lines))
+    for what, devices in asked_in_vain(evidence).items():
+        nodes, lines = _where(devices)
+        yield Found(what, nodes, SECTION, lines)
 
 
 @rule(
@@ -135,7 +136,7 @@ def not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def not_supported(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """One finding a reason."""
-    for (reason, cases), devices in _not_run(evidence, of_kind=True).items():
+    for (reason, cases), devices in not_run(evidence, of_kind=True).items():
         nodes, _ = _where(devices)
         yield Found(f"{_cases(cases)} not run: {reason}", nodes, SECTION, (", ".join(cases),))
 
@@ -294,29 +295,6 @@ def _numbers(values: Any) -> str:
     return ",".join(str(value) for value in values[:_NAMED_CASES]) + (
         ",..." if len(values) > _NAMED_CASES else ""
     )
-
-
-def _not_run(evidence: Evidence, *, of_kind: bool) -> Dict[Tuple[str, Tuple[str, ...]], List[CheckedDevice]]:
-    """The devices on which some cases did not run for a reason."""
-    found: Dict[Tuple[str, Tuple[str, ...]], List[CheckedDevice]] = {}
-    said = {one.node: section_of(one) for one in evidence.fingerprints}
-    for device in checked_devices(evidence.fingerprints):
-        section = said[device.node]
-        usable = text_in(section.facts, "usable") if section else ""
-        reasons: Dict[str, List[str]] = {}
-        for case in device.cases.values():
-            # Why torch cannot use a device EA503 has said.
-            known = bool(case.reason) and case.reason in usable
-            if case.status == "not_run" and not known and _is_of_kind(case.reason) == of_kind:
-                reasons.setdefault(case.reason, []).append(case.name)
-        for reason, names in reasons.items():
-            found.setdefault((reason, tuple(names)), []).append(device)
-    return found
-
-
-def _is_of_kind(reason: str) -> bool:
-    """Whether a reason is one of this torch or card, as operations word it (`checks/operations`)."""
-    return not reason.startswith(_OF_THIS_RUN)
 
 
 def _disagreeing(evidence: Evidence) -> Iterator[Tuple[str, Mapping[str, List[CheckedDevice]]]]:

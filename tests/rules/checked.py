@@ -47,11 +47,13 @@ def cpu(found: Optional[Mapping[str, Outcome]] = None) -> DeviceRun:
     return run
 
 
-def checked(node: str, *runs: DeviceRun, readings: Sequence[Dict[str, Any]] = ()) -> Fingerprint:
+def checked(
+    node: str, *runs: DeviceRun, readings: Sequence[Dict[str, Any]] = (), plan: Optional[Plan] = None
+) -> Fingerprint:
     """A node with the section that its runs make; eight good GPUs without any."""
     devices: List[DeviceRun] = list(runs) or [gpu(ordinal) for ordinal in range(8)]
     notes = notes_of_runs(devices, (), ())
     for row, reading in zip(notes["devices"].values(), readings):
         row["readings"] = reading
-    section = Section("checks", 1, "ok", facts_of_runs(devices, Plan()), notes)
+    section = Section("checks", 1, "ok", facts_of_runs(devices, plan or Plan()), notes)
     return fingerprint(node, checks=section)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from envaudit.checks.outcome import Outcome
+from envaudit.checks.plan import Plan
 from envaudit.model import Finding, Fingerprint, Section
 from envaudit.rules import Evidence, judge
 from tests.diff.nodes import fingerprint
@@ -54,6 +56,30 @@ def test_wrong_copy_between_gpus_names_the_pair_and_not_who_ran_it() -> None:
     copy = outcomes()[GEMM]._replace(case="copies/peer/5-3", status="wrong", mismatch=MISMATCH)
     (finding,) = findings(checked("node01", gpu(0, {"copies/peer/5-3": copy})))
     assert ("EA500", "copying between GPUs 5-3 gives wrong results") == (finding.rule, finding.message)
+
+
+@pytest.mark.parametrize("found", [{}, outcomes(status="not_run", reason="needs a GPU: TF32", digest="")])
+def test_run_in_which_nothing_was_tried_is_no_pass(found: Dict[str, Outcome]) -> None:
+    """Whether no operation was meant, or none of those exists there."""
+    found = {name: outcome for name, outcome in found.items() if outcome.status == "not_run"}
+    nothing = [one for one in findings(checked("node01", cpu(found))) if one.rule == "EA504"]
+    assert [("incomplete", ("node01",), "no operation was run")] == [
+        (one.severity, one.nodes, one.message) for one in nothing
+    ]
+
+
+def test_name_that_no_operation_has_is_no_pass() -> None:
+    """A misspelt one, beside one that ran; a family's name and a pattern are good."""
+    plan = Plan(ops=("gem", "gemm", "gemm/*/spread", "repeatability/"))
+    (finding,) = findings(checked("node01", plan=plan))
+    assert ("EA504", "no operation is called gem") == (finding.rule, finding.message)
+
+
+def test_memory_that_was_not_tested_to_the_end_is_no_pass() -> None:
+    """As `operations/memory.py` words it."""
+    reason = "4 of 6 patterns were right when the time for it was over"
+    found = outcomes(status="not_run", reason=reason, digest="")
+    assert ["EA504"] == rules(checked("node01", gpu(0, found)))
 
 
 def test_torch_that_cannot_use_its_gpus_is_said_once() -> None:
