@@ -60,6 +60,9 @@ PRECISIONS: Dict[str, Precision] = {
 }
 
 LARGEST_INT8 = 127
+# Without VNNI oneDNN forms s8 · s8 as (s8 + 128) · s8 and adds two of those in 16 bits that saturate
+# (vpmaddubsw): 2 · (64 + 128) · 64 = 24,576 does not.
+LARGEST_INT8_ON_CPU = 64
 
 
 def largest_k(dtype: str, length: int) -> int:

@@ -26,6 +26,8 @@ _KEPT_BYTES = 512 * 2**20
 _KEPT_RESULTS = 8
 _REASON_CHARACTERS = 500
 
+_UNKNOWN_HERE = ("not implemented for", "could not create a primitive descriptor")
+
 Clock = Callable[[], float]
 
 
@@ -174,8 +176,9 @@ def _between(begin: Any, end: Any) -> int:
 
 def _is_unknown_here(error: Exception) -> bool:
     # What torch says of an operation that it has not for a dtype or device: older releases have no
-    # fp16 product on the CPU ('"addmm_impl_cpu_" not implemented for 'Half'').
-    return isinstance(error, NotImplementedError) or "not implemented for" in str(error)
+    # fp16 product on the CPU ('"addmm_impl_cpu_" not implemented for 'Half''), oneDNN no fp8 product for
+    # every CPU.
+    return isinstance(error, NotImplementedError) or any(words in str(error) for words in _UNKNOWN_HERE)
 
 
 def _text(error: Exception) -> str:

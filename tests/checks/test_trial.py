@@ -96,13 +96,24 @@ def test_result_of_another_shape_is_an_error() -> None:
     assert "expected (4,) torch.float32, got (5,) torch.float32" in outcome.reason
 
 
-def test_what_torch_does_not_implement_is_not_run() -> None:
-    """As older releases say of fp16 on the CPU."""
+@pytest.mark.parametrize(
+    "words",
+    [
+        "\"addmm_impl_cpu_\" not implemented for 'Half'",
+        "could not create a primitive descriptor for the matmul",
+    ],
+)
+def test_what_torch_does_not_implement_is_not_run(words: str) -> None:
+    """As older releases say of fp16 on the CPU, and oneDNN of fp8 on a CPU that is too old for it."""
 
     def run() -> Tensors:
-        raise RuntimeError("\"addmm_impl_cpu_\" not implemented for 'Half'")
+        raise RuntimeError(words)
 
-    assert NOT_RUN == attempt(case_of(run), CPU, 1).status
+    assert (NOT_RUN, words) == attempt(case_of(run), CPU, 1)[1:3]
+
+
+def test_case_that_cannot_run_says_why() -> None:
+    """In the words of its own reason."""
     outcome = attempt(not_runnable("test/none", "fp32", "needs torch 9"), CPU, 1)
     assert Outcome("test/none", NOT_RUN, "needs torch 9") == outcome
 

@@ -8,7 +8,7 @@ from envaudit.checks.device import CPU, CUDA, DeviceFacts
 from envaudit.checks.operands import ADJACENT, SPREAD, SelectProduct, left, result, right
 from envaudit.checks.operations import Case, NotRunnable, Prepared
 from envaudit.checks.precision import full_precision, need_wide_sums
-from envaudit.checks.tolerance import PRECISIONS, largest_adjacent_k, largest_k
+from envaudit.checks.tolerance import LARGEST_INT8_ON_CPU, PRECISIONS, largest_adjacent_k, largest_k
 
 # Both operands row by row (n) or column by column (t) in memory: the letters of BLAS.
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -87,9 +87,10 @@ def _prepare(
     rows, inner, columns = multiplication.shape
     bound = largest_adjacent_k if multiplication.order == ADJACENT else largest_k
     exponents = PRECISIONS[name].exponents if scaled else 0
-    product = SelectProduct(
-        rows, inner, columns, bound(name, inner), exponents or None, multiplication.order, seed
-    )
+    k = bound(name, inner)
+    if name == "int8" and facts.kind == CPU:
+        k = min(k, LARGEST_INT8_ON_CPU)
+    product = SelectProduct(rows, inner, columns, k, exponents or None, multiplication.order, seed)
     # cuBLASLt takes A by rows and B by columns in fp8 and int8, whatever was asked.
     layout = "nt" if name in _FLOAT8 or name == "int8" else multiplication.layout
     a = _laid_out(left(product, device, carrier).to(operand), layout[0])
