@@ -108,6 +108,7 @@ class _Worker:
         self.begun_at: Optional[float] = None
         self.heard_at = time.monotonic()
         self.began_any = False
+        self.spoke = False
         self.waits = False
         self.through = False
 
@@ -233,6 +234,11 @@ class _Watch:
         while b"\n" in worker.said and worker in self._workers:
             line, _, rest = bytes(worker.said).partition(b"\n")
             worker.said = bytearray(rest)
+            if not worker.spoke and not line.startswith(b"{"):
+                # What a sitecustomize of the environment prints before the worker has the pipe for itself.
+                worker.complained = bytearray((worker.complained + line + b"\n")[-_STDERR_TAIL_BYTES:])
+                continue
+            worker.spoke = True
             try:
                 self._take(worker, json.loads(line.decode("ascii")))
             except (ValueError, KeyError, TypeError, AttributeError):
@@ -272,6 +278,8 @@ class _Watch:
             worker.waits = True
         elif "end" in said:
             worker.through = True
+            if device.cases:
+                device.give_up("its worker left it out")
 
     def _settle(self, device: DeviceRun, outcome: Outcome) -> None:
         device.running = ""

@@ -10,7 +10,13 @@ from envaudit.rules.registry import Evidence
 
 # How reasons begin for which a run leaves out what the device could do (`checks/supervise.py`, `worker.py`,
 # `operations/memory.py`).
-_OF_THIS_RUN = ("the budget ", "the GPU is busy", "a new worker failed", "too little of the memory")
+_OF_THIS_RUN = (
+    "the budget ",
+    "the GPU is busy",
+    "a new worker failed",
+    "its worker left it out",
+    "too little of the memory",
+)
 _TIME_WAS_OVER = "when the time for it was over"
 
 

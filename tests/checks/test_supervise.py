@@ -74,6 +74,22 @@ def statuses(run: DeviceRun) -> Dict[str, str]:
     return {name: outcome.status for name, outcome in run.outcomes.items()}
 
 
+def test_what_an_environment_prints_before_the_worker_speaks_is_no_result(scripted: Supervise) -> None:
+    """A line of its sitecustomize, and one that has no end."""
+    script = (
+        "print('modules loaded'); print('ready', end='')\n"
+        "say(heartbeat=1); device(); cases()\nfor name in left: ok(name)\nsay(end=True)"
+    )
+    (run,) = scripted(script)
+    assert {"a": OK, "b": OK, "c": OK} == statuses(run)
+
+
+def test_case_that_a_worker_leaves_out_is_not_run(scripted: Supervise) -> None:
+    """Nothing is passed over: what was announced has an outcome."""
+    (run,) = scripted("device(); cases(); ok('a'); ok('c'); say(end=True)")
+    assert {"a": OK, "b": NOT_RUN, "c": OK} == statuses(run)
+
+
 def test_worker_that_ends_well_gives_each_outcome(scripted: Supervise) -> None:
     """Nothing is added and nothing lost."""
     (run,) = scripted("device(); cases()\nfor name in left: ok(name)\nsay(end=True)")
