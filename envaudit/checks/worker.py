@@ -53,8 +53,14 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)
 
+    whole = threading.Lock()
+
     def say(what: Mapping[str, Any]) -> None:
-        os.write(out, json.dumps(what, ensure_ascii=True).encode("ascii") + b"\n")
+        line = memoryview(json.dumps(what, ensure_ascii=True).encode("ascii") + b"\n")
+        # A line longer than PIPE_BUF would take a heartbeat in its middle.
+        with whole:
+            while line:
+                line = line[os.write(out, line) :]
 
     task = json.loads(sys.stdin.buffer.readline(_LINE_LIMIT_BYTES).decode("ascii"))
     threading.Thread(target=_beat, args=(say,), daemon=True).start()
@@ -84,7 +90,7 @@ def work(task: Mapping[str, Any], say: Say) -> int:
 
     Args:
         task: {"ordinal": 0, "gpus": how many the machine has, "plan": {...}, "skip": names of cases that
-            are done, "budget_s": what is left, "alone": only the cases that need all devices}.
+            are done, "budget_s": what is left}.
         say: where the lines go.
 
     Raises:
