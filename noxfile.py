@@ -112,6 +112,20 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def checks(session: nox.Session) -> None:
+    """The tests of what runs in the audited torch, on the CPU, Triton's kernels under its interpreter."""
+    session.install("-e", ".", *GROUPS["test"], CPU_TORCH, "triton", "numpy")
+    session.run("pytest", "tests/checks", *session.posargs)
+
+
+@nox.session
+def kernels(session: nox.Session) -> None:
+    """The campaigns behind docs/measurements.md: 140,000 injected faults, 400 settings, torch.compile."""
+    session.install("-e", ".", *GROUPS["test"], CPU_TORCH)
+    session.run("pytest", "-m", "kernels", "tests/checks", *session.posargs)
+
+
+@nox.session
 def cuda(session: nox.Session) -> None:
     """What is read from the files of a real CUDA build of torch, against torch itself (5 GB)."""
     session.install("-e", ".", *GROUPS["test"], CUDA_TORCH)

@@ -29,7 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """CUDA tests need a virtual environment of their own and run only where they are asked for."""
+    """CUDA tests need a virtual environment of their own, campaigns minutes: both run where asked for."""
     for item in items:
+        if item.get_closest_marker("kernels") and "kernels" not in (item.config.option.markexpr or ""):
+            item.add_marker(pytest.mark.skip(reason="a campaign of minutes: nox -s kernels"))
         if item.get_closest_marker("cuda") and "cuda" not in (item.config.option.markexpr or ""):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA build of torch: nox -s cuda"))

@@ -8,13 +8,15 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Sequence, Tuple
 
-from envaudit.cli.progress import followed, shown_files, shown_progress
+from envaudit.cli.progress import followed, shown_files, shown_operations, shown_progress
 from envaudit.cli.selection import choose_targets, choose_transport, selected_nodes, this_node
 from envaudit.errors import UsageError
 from envaudit.model import Snapshot
 
 if TYPE_CHECKING:
     from envaudit.transport import Request
+
+DEFAULT_TIMEOUT_S = 60
 
 try:
     from envaudit.cli import configuration
@@ -93,12 +95,15 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
 
 @contextmanager
 def _shown_files(request: Request, *, local: bool) -> Iterator[Request]:
-    """The request, and a progress bar over the files that this machine itself looks at."""
-    if not local or "integrity" not in (*request.also, *request.sections):
+    """The request, and a progress bar over the files or operations that this machine itself looks at."""
+    asked = {*request.also, *request.sections}
+    bars = {"integrity": ("integrity_progress", shown_files), "checks": ("check_progress", shown_operations)}
+    option, bar = next((bars[name] for name in bars if local and name in asked), ("", None))
+    if bar is None:
         yield request
         return
-    with shown_files() as tell, followed(tell) as path:
-        more = {"integrity_progress": path} if path else {}
+    with bar() as tell, followed(tell) as path:
+        more = {option: path} if path else {}
         yield request._replace(options={**request.options, **more})
 
 
@@ -118,6 +123,7 @@ def _ask_here(options: argparse.Namespace) -> Snapshot:
         options=told(options),
         workdir=options.workdir or os.getcwd(),
         prefix=prefix_of(options, local=True),
+        timeout_s=options.timeout or DEFAULT_TIMEOUT_S,
     )
     return Snapshot((fingerprint,))
 
@@ -193,4 +199,5 @@ def told(options: argparse.Namespace) -> Dict[str, Any]:
         "integrity": integrity,
         "integrity_cache": cache,
     }
-    return {name: value for name, value in said.items() if value}
+    own = getattr(options, "section_options", None) or {}
+    return {**own, **{name: value for name, value in said.items() if value}}

@@ -83,6 +83,26 @@ def shown_files() -> Iterator[Optional[Tell]]:
 
 
 @contextmanager
+def shown_operations() -> Iterator[Optional[Tell]]:
+    """A progress bar over operations, told as over files; None where nobody would see it."""
+    if not _is_seen():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("operations"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("operations", total=None)
+
+        def tell(done: int, _done_bytes: int, all_of_them: int, _all_bytes: int) -> None:
+            bar.update(task, completed=done, total=all_of_them)
+
+        yield tell
+
+
+@contextmanager
 def followed(tell: Optional[Tell]) -> Iterator[Optional[str]]:
     """A file into which another process of this machine writes how far it is; `tell` is told of it."""
     if tell is None:

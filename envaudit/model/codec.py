@@ -22,6 +22,7 @@ SCHEMA = 1
 # Highest schema of each section that this version reads. A section that is not listed is read at
 # any schema: it came from a newer probe, and comparing it exactly is all that can be done with it.
 SECTION_SCHEMAS: Mapping[str, int] = {
+    "checks": 1,
     "clock": 1,
     "conda": 1,
     "cuda": 1,

@@ -23,7 +23,11 @@ from envaudit.probe import sections
 DEFAULT_DEADLINE_S = 5.0
 
 # Section to its module.
-ON_REQUEST = {"deep": "envaudit.probe.deep", "integrity": "envaudit.probe.integrity"}
+ON_REQUEST = {
+    "checks": "envaudit.checks.section",
+    "deep": "envaudit.probe.deep",
+    "integrity": "envaudit.probe.integrity",
+}
 
 # Sections that do not want to know how the interpreter describes itself: it is not started for them.
 ASK_NO_INTERPRETER = frozenset({"clock"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
+from envaudit.model.checked import CheckedDevice
 from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding, Verdict
 from envaudit.model.fingerprint import Fingerprint, Missing
@@ -96,6 +97,7 @@ class Report:
         hidden: how many findings the policy has switched off.
         clock_basis: what their offsets are relative to: `median` of all, the middle of a `pair`, this
             machine's clock (`here`), or nothing (`alone`).
+        checks: devices whose numbers were checked.
     """
 
     command: str
@@ -118,6 +120,7 @@ class Report:
     clocks: Tuple[Clock, ...] = ()
     clock_basis: str = "alone"
     hidden: int = 0
+    checks: Tuple[CheckedDevice, ...] = ()
 
 
 __all__ = ["Clock", "Moment", "Report", "Stage"]

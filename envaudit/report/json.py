@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Tuple
 
+from envaudit.model.checked import CheckedDevice
 from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding
 from envaudit.model.fingerprint import Fingerprint, Missing
@@ -54,7 +55,25 @@ def envelope(report: Report) -> Dict[str, Any]:
             "basis": report.clock_basis,
             "nodes": {clock.node: _clock(clock) for clock in report.clocks},
         }
+    if report.checks:
+        checks: Dict[str, Dict[str, Any]] = {}
+        for device in report.checks:
+            checks.setdefault(device.node, {})[device.ordinal] = _checked(device)
+        document["checks"] = checks
     return document
+
+
+def _checked(device: CheckedDevice) -> Dict[str, Any]:
+    return {
+        "kind": device.kind,
+        "uuid": device.uuid or None,
+        "card": dict(device.card),
+        "readings": dict(device.readings),
+        "cases": {
+            name: {**case._asdict(), "mismatch": dict(case.mismatch) or None}
+            for name, case in device.cases.items()
+        },
+    }
 
 
 def _clock(clock: Clock) -> Dict[str, Any]:

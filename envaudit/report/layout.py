@@ -9,6 +9,7 @@ from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding
 from envaudit.model.nodeset import fold
 from envaudit.report import Report, Stage
+from envaudit.report.checks import check_lines
 from envaudit.report.clocks import clock_lines
 from envaudit.report.facts import fact_lines
 from envaudit.report.lines import Line, Span, line
@@ -54,6 +55,7 @@ def layout(report: Report) -> List[Line]:
         header_lines(report),
         [line(f"{stage.name:<10} {printable(stage.text)}" + _took(stage)) for stage in report.stages],
         clock_lines(report.clocks, report.clock_basis, report.verbose),
+        check_lines(report.checks, report.verbose),
         *(_block(nodes, findings, basis, report) for nodes, findings in _blocks(report.findings)),
         fact_lines(report.facts, report.sections, report.verbose),
         timeline_lines(report.timeline, report.verbose),

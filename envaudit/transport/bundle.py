@@ -33,9 +33,13 @@ WIRE_SIDE = (
     "transport/node.py",
 )
 
+# What it needs besides where its numbers are checked: sent only then.
+CHECKS_SIDE = ("checks/*.py",)
+
 # What runs on a node's Python 3.8 and is carried in the one-file form.
 NODE_SIDE = (
     *WIRE_SIDE,
+    *CHECKS_SIDE,
     "errors.py",
     "model/*.py",
     "store/*.py",
@@ -45,6 +49,7 @@ NODE_SIDE = (
         f"report/{name}.py"
         for name in (
             "__init__",
+            "checks",
             "clocks",
             "facts",
             "json",
@@ -64,6 +69,7 @@ NODE_SIDE = (
             "__init__",
             "asking",
             "baselines",
+            "check",
             "comparing",
             "diff",
             "explain",
@@ -127,16 +133,16 @@ def build_bundle() -> bytes:
 
 
 @lru_cache(maxsize=2)
-def wire_payload(*, compressed: bool = True) -> Payload:
+def wire_payload(*, compressed: bool = True, checks: bool = False) -> Payload:
     """The zip that is piped to every node.
 
     Beside each source lies its bytecode for this machine's Python: a node with the same minor
     version need not compile (which is a third of the probe's time), any other falls back on the
     source. Compressing pays wherever the zip crosses a network; the fastest level does, since a
-    better one costs the controller more than it saves.
+    better one costs the controller more than it saves. `checks` adds what runs kernels.
     """
     files = {}
-    for name, path in _sources(WIRE_SIDE, CARRIED).items():
+    for name, path in _sources((*WIRE_SIDE, *(CHECKS_SIDE if checks else ())), CARRIED).items():
         files[name] = _read(path)
         files[f"{name}c"] = _bytecode(name, path)
     return payload_of(_zip_of(files, level=1 if compressed else 0))

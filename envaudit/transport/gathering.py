@@ -67,7 +67,7 @@ def _ask(
     request_of: Callable[[str, bool], Request] | None = None,
 ) -> Snapshot:
     """One round; `request_of(node, through_tree)` is what a node is asked where they are not asked alike."""
-    parcel = Parcel(compressed=transport.remote)
+    parcel = Parcel(compressed=transport.remote, checks="checks" in (*request.sections, *request.also))
 
     def through(node: str, outcome: str) -> None:
         if progress is not None:

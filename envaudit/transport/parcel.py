@@ -19,9 +19,10 @@ class Parcel(EventHandler):  # type: ignore[misc]
     started: a key exchange takes longer than zipping does.
     """
 
-    def __init__(self, *, compressed: bool) -> None:
+    def __init__(self, *, compressed: bool, checks: bool = False) -> None:
         super().__init__()
         self._compressed = compressed
+        self._checks = checks
         self._payload: Payload | None = None
         self._waiting: list[Callable[[Payload], None]] = []
 
@@ -40,7 +41,7 @@ class Parcel(EventHandler):  # type: ignore[misc]
         """
         # zipfile turns Ctrl-C inside of it into an error of its own.
         with held_interrupts():
-            self._payload = wire_payload(compressed=self._compressed)
+            self._payload = wire_payload(compressed=self._compressed, checks=self._checks)
         while self._waiting:
             self._waiting.pop(0)(self._payload)
 

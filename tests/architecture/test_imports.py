@@ -17,13 +17,26 @@ MAY_IMPORT = {
     "model": ("errors",),
     "probe": (),
     "store": ("model", "errors"),
+    "checks": ("model", "errors"),
     "transport": ("model", "errors", "probe"),
     "lock": ("model", "errors"),
     "sources": ("model", "errors"),
     "diff": ("model", "errors"),
     "rules": ("model", "errors"),
     "report": ("model", "errors"),
-    "cli": ("model", "errors", "probe", "store", "transport", "lock", "sources", "diff", "rules", "report"),
+    "cli": (
+        "model",
+        "errors",
+        "probe",
+        "store",
+        "checks",
+        "transport",
+        "lock",
+        "sources",
+        "diff",
+        "rules",
+        "report",
+    ),
 }
 # The version is a constant that every room may carry.
 EVERYWHERE = {"envaudit", "_version"}

@@ -7,9 +7,11 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 from envaudit.diff import compare, compare_to_reference
 from envaudit.model import Finding, Fingerprint, Missing, Section, Verdict
+from envaudit.model.checked import checked_devices
 from envaudit.report import Clock, Moment, Report, Stage
 from envaudit.rules import Evidence, judge
 from tests.diff.nodes import TOOL, fingerprint, package, training_node
+from tests.rules.checked import MISMATCH, checked, cpu, gpu, outcomes
 
 DOWN = Missing(
     "unreachable",
@@ -173,6 +175,36 @@ def gate() -> Report:
     )
 
 
+WARM = {
+    "readings": 250,
+    "sm_clock_mhz": {"median": 1905, "least": 1755, "most": 1980},
+    "power_mw": {"median": 612_000, "least": 118_000, "most": 698_000},
+    "temperature_c": {"median": 52, "least": 34, "most": 61},
+    "throttle": ["sw_power_cap"],
+}
+WRONG = outcomes(status="wrong", reason="1 of 50 repeats differ", wrong_repeats=1, mismatch=MISMATCH)
+LEFT = outcomes(status="not_run", reason="the budget of 30 s was over", digest="", milli_tflops=None)
+
+
+def checks(*fleet: Fingerprint, verbose: bool = False) -> Report:
+    """What `check` reports."""
+    found = judge(Evidence(tuple(fleet), sections=("checks",), comparing=False))
+    return Report(
+        command="check",
+        tool=TOOL,
+        verdict=Verdict.of(found),
+        findings=found,
+        nodes=tuple(one.node for one in fleet),
+        sections=("checks",),
+        comparing=False,
+        outcome="16 GPUs on 2 nodes, 2 operations right to the bit",
+        elapsed_s=27.3,
+        verbose=verbose,
+        stages=(Stage("heat", "no thermal soak below 60 s"),),
+        checks=tuple(checked_devices(fleet)),
+    )
+
+
 def clocks(*more: Clock, verbose: bool = False) -> Report:
     """What `clock` reports: fifteen clocks in step, and some more."""
     offsets = [
@@ -265,6 +297,13 @@ CASES: Dict[str, Report] = {
     "log": history(),
     "gate": gate(),
     "hostile": hostile(),
+    "checked_cpu": checks(checked("login", cpu())),
+    "checked_gpus": checks(checked("node01", readings=[WARM] * 8), checked("node02", readings=[WARM] * 8)),
+    "checked_gpu_wrong": checks(
+        checked("node01"),
+        checked("node02", *(gpu(ordinal, WRONG if ordinal == 3 else None) for ordinal in range(8))),
+    ),
+    "checked_verbose": checks(checked("node01", gpu(0, LEFT)), verbose=True),
     "clocks_in_step": clocks(),
     "clocks_apart": clocks(
         Clock("node16", "chrony", False, "not synchronised", 3_200_001_000, 100_000, apart=True),

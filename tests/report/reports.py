@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from envaudit.model import Drift, Finding, Fingerprint, Group, Missing, Section, Verdict, canonical_json
+from envaudit.model.checked import STATUSES as CASE_STATUSES
+from envaudit.model.checked import CheckedCase, CheckedDevice
 from envaudit.model.finding import SEVERITIES
 from envaudit.model.fingerprint import MISSING_KINDS, SOURCES
 from envaudit.model.section import STATUSES
@@ -131,6 +133,40 @@ CLOCKS = st.builds(
 )
 
 
+FIGURES = st.one_of(st.none(), st.integers(0, 2**62))
+CASES = st.builds(
+    CheckedCase,
+    name=TEXTS,
+    status=st.sampled_from(CASE_STATUSES),
+    exact=st.booleans(),
+    digest=TEXTS,
+    reason=TEXTS,
+    repeats=st.integers(0, 2**31),
+    wrong_repeats=st.integers(0, 2**31),
+    mismatch=st.one_of(st.just({}), st.just({"wrong": 1, "flipped_bits": [3]})),
+    median_ns=FIGURES,
+    milli_tflops=FIGURES,
+    milli_gbps=FIGURES,
+)
+READINGS = st.sampled_from(
+    [
+        {},
+        {"sm_clock_mhz": {"median": 2, "least": 1, "most": 3}, "throttle": ["sw_power_cap"]},
+        {"throttle": 7},
+    ]
+)
+DEVICES = st.builds(
+    CheckedDevice,
+    node=NODES,
+    ordinal=st.sampled_from(["0", "1"]),
+    kind=st.sampled_from(["cuda", "cpu", ""]),
+    card=st.dictionaries(st.sampled_from(["model", "torch"]), TEXTS),
+    uuid=TEXTS,
+    cases=st.lists(CASES, max_size=3).map(lambda cases: {case.name: case for case in cases}),
+    readings=READINGS,
+)
+
+
 @st.composite
 def reports(draw: Any) -> Report:
     """A report of anything."""
@@ -153,5 +189,6 @@ def reports(draw: Any) -> Report:
         timeline=tuple(draw(st.lists(MOMENTS, max_size=2))),
         clocks=tuple(draw(st.lists(CLOCKS, max_size=3, unique_by=lambda one: one.node))),
         clock_basis=draw(st.sampled_from(["median", "pair", "here", "alone"])),
+        checks=tuple(draw(st.lists(DEVICES, max_size=3))),
         stages=tuple(Stage("step", text, 0.5) for text in draw(st.lists(TEXTS, max_size=1))),
     )

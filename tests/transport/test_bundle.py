@@ -59,6 +59,8 @@ def test_build_bundle_begins_with_a_shebang(one_file: Path, tmp_path: Path) -> N
 def test_one_file_form_imports_whole_under_every_python(one_file: Path, python: str, tmp_path: Path) -> None:
     """Every module inside imports only what is inside and the standard library."""
     names = [name for name in zipfile.ZipFile(one_file).namelist() if name.startswith("envaudit/")]
+    # Triton compiles the source of a module that is imported only where it is.
+    names.remove("envaudit/checks/tritonkernels.py")
     modules = [name[:-3].replace("/", ".").replace(".__init__", "") for name in names]
     code = (
         f"import importlib, sys\nsys.path.insert(0, {str(one_file)!r})\n"
@@ -106,9 +108,22 @@ def test_one_file_form_on_an_old_python_says_so(one_file: Path, python: str, tmp
     assert (5, "", expected) == (done.returncode, done.stdout, done.stderr)
 
 
-def test_wire_payload_is_closed_under_import() -> None:
+def test_wire_payload_carries_the_checks_only_where_they_are_asked_for() -> None:
+    """An ordinary snapshot sends no byte more for them."""
+    plain, whole = (
+        {*zipfile.ZipFile(io.BytesIO(bundle.wire_payload(checks=checks).zip_bytes)).namelist()}
+        for checks in (False, True)
+    )
+    assert not [name for name in plain if name.startswith("envaudit/checks/")]
+    more = whole - plain
+    assert {"envaudit/checks/section.py", "envaudit/checks/operations/gemm.py"} <= more
+    assert all(name.startswith("envaudit/checks/") for name in more)
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_wire_payload_is_closed_under_import(checks: bool) -> None:
     """What the probe and the frames import of the house travels with them; pynvml does too."""
-    archive = zipfile.ZipFile(io.BytesIO(bundle.wire_payload().zip_bytes))
+    archive = zipfile.ZipFile(io.BytesIO(bundle.wire_payload(checks=checks).zip_bytes))
     carried = {name[:-3] for name in archive.namelist() if name.endswith(".py")}
     assert "pynvml" in carried
     for name in archive.namelist():

@@ -71,7 +71,7 @@ def test_interrupt_while_the_payload_is_zipped_stays_an_interrupt(
 ) -> None:
     """Zipfile would answer with an error about its open handle, an internal error to the user."""
 
-    def zip_and_interrupt(*, compressed: bool) -> boot.Payload:
+    def zip_and_interrupt(*, compressed: bool, checks: bool) -> boot.Payload:
         with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive, archive.open("a", "w") as file:
             signal.raise_signal(signal.SIGINT)
             file.write(b"a")

@@ -1,0 +1,103 @@
+"""How a worker is started: under the audited interpreter as its user starts it, with this package beside it.
+
+The package reaches the worker from where it lies: a folder, the one-file form, or the zip that a
+transport has in memory, whose descriptor is then handed down. Its place is on `sys.path` for the one
+import of `envaudit` alone: nothing of it hides a module of the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Dict, List, Mapping, Optional, Tuple
+
+import envaudit
+
+GRACE_S = 2
+
+# prctl(2): PR_SET_PDEATHSIG is 1. The alarm has the default action and is what ends a worker inside a
+# library call that never returns to Python, whoever died above it. The probe bounds its own children's
+# memory; a GPU's buffers need more. Arguments: the package's place, the parent, the seconds.
+_BOOT = """\
+import sys
+if sys.path and sys.path[0] == "" and not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]
+import os, resource, signal
+place, parent, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
+    signal.signal(number, signal.SIG_DFL)
+signal.alarm(seconds)
+try:
+    import ctypes
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+except Exception:
+    pass
+if os.getppid() != parent:
+    os._exit(4)
+hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+sys.path.insert(0, place)
+import envaudit
+sys.path.remove(place)
+from envaudit.checks.worker import main
+main()
+"""
+
+_IN_MEMORY = "/proc/self/fd/"
+
+
+def package_place() -> str:
+    """The folder or zip that this package was imported from, as an absolute path."""
+    return os.path.abspath(os.path.dirname(next(iter(envaudit.__path__))))
+
+
+def start(
+    interpreter: str, environ: Mapping[str, str], cwd: Optional[str], seconds: float, cache: str
+) -> subprocess.Popen[bytes]:
+    """A worker that waits for its task on standard input; unbuffered pipes for all three streams.
+
+    Args:
+        interpreter: absolute path.
+        environ: the environment of the audited work.
+        cwd: the working directory, None for this process's own.
+        seconds: after which it ends itself.
+        cache: where compilers put what they make; they make the folder, too.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    place = package_place()
+    argv: List[str] = [interpreter, "-B", "-c", _BOOT, place, str(os.getpid()), str(int(seconds) + GRACE_S)]
+    handed: Tuple[int, ...] = ()
+    if place.startswith(_IN_MEMORY):
+        handed = (int(place[len(_IN_MEMORY) :]),)
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env=_environment(environ, cache),
+        cwd=cwd,
+        pass_fds=handed,
+        restore_signals=True,
+    )
+
+
+def _environment(environ: Mapping[str, str], cache: str) -> Dict[str, str]:
+    """What a worker is told by variables; what the user has set stays."""
+    wanted: Dict[str, str] = {
+        # The order of NVML, so that a card has one number.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        # cuBLAS is deterministic across streams with one fixed workspace (cuBLAS, reproducibility).
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        # Threads that wait for each other spin, which on a shared machine takes four times as long (GNU's and
+        # Intel's OpenMP).
+        "OMP_WAIT_POLICY": "passive",
+        "KMP_BLOCKTIME": "0",
+        # A pool of compilers would outlive a worker that is ended.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(cache, "inductor"),
+        "TRITON_CACHE_DIR": os.path.join(cache, "triton"),
+    }
+    return {**wanted, **environ, "LC_ALL": "C", "LANGUAGE": "C"}

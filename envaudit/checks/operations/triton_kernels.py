@@ -1,0 +1,95 @@
+"""Kernels that Triton compiles for the device: a masked addition and a product of tiles.
+
+A broken compiler, ptxas or driver under Triton gives wrong numbers where everything of torch's own is
+right. Without a GPU they run under Triton's interpreter (TRITON_INTERPRET=1), which is Triton's switch.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, List, Tuple
+
+from envaudit.checks.counterhash import derive, integers
+from envaudit.checks.device import CPU, DeviceFacts
+from envaudit.checks.operands import SPREAD, SelectProduct, left, result, right
+from envaudit.checks.operations import Case, NotRunnable, Prepared
+from envaudit.checks.tolerance import PRECISIONS, largest_k
+
+_BLOCK = 1024
+_SIDE = 32
+
+
+def CASES(facts: DeviceFacts) -> List[Case]:  # noqa: N802
+    """The addition of integers, and the product in fp32 and fp16."""
+    # Not a multiple of the block: the mask has something to do.
+    count, size = (3 * _BLOCK - 7, 64) if facts.kind == CPU else (2**22 - 7, 2048)
+    add = Case("triton_kernels/int32/add", "int32", str(count), True, _preparing_add(facts, count))
+    products = [
+        Case(
+            f"triton_kernels/{dtype}/dot",
+            dtype,
+            f"{size}x{size}x{size}",
+            True,
+            _preparing_dot(facts, dtype, size),
+        )
+        for dtype in ("fp32", "fp16")
+    ]
+    return [add, *products]
+
+
+def _preparing_add(facts: DeviceFacts, count: int) -> Any:
+    def prepare(device: Any, seed: int, scaled: bool) -> Prepared:
+        import torch
+
+        kernels = _kernels(facts)
+
+        def wanted(where: Any) -> Any:
+            return integers((count,), 2**29, derive(seed, "sum"), where, torch.int32)
+
+        a = integers((count,), 2**29, derive(seed, "a"), device, torch.int32)
+        b = wanted(device) - a
+        grid = ((count + _BLOCK - 1) // _BLOCK,)
+
+        def run() -> Tuple[Any, ...]:
+            total = torch.empty_like(a)
+            kernels.add[grid](a, b, total, count, BLOCK=_BLOCK)
+            return (total,)
+
+        return Prepared(run, lambda where: (wanted(where),), moved_bytes=12 * count)
+
+    return prepare
+
+
+def _preparing_dot(facts: DeviceFacts, dtype: str, size: int) -> Any:
+    def prepare(device: Any, seed: int, scaled: bool) -> Prepared:
+        import torch
+
+        kernels = _kernels(facts)
+        kind = {"fp32": torch.float32, "fp16": torch.float16}[dtype]
+        exponents = PRECISIONS[dtype].exponents if scaled else None
+        product = SelectProduct(size, size, size, largest_k(dtype, size), exponents, SPREAD, seed)
+        a, b = left(product, device, kind).contiguous(), right(product, device, kind).contiguous()
+
+        def run() -> Tuple[Any, ...]:
+            total = torch.empty(size, size, dtype=torch.float32, device=device)
+            kernels.multiply[(size // _SIDE, size // _SIDE)](a, b, total, size, size, SIDE=_SIDE, STEP=_SIDE)
+            return (total,)
+
+        def expected(where: Any) -> Tuple[Any, ...]:
+            return (result(product, where, torch.float32),)
+
+        return Prepared(run, expected, flops=2 * size**3)
+
+    return prepare
+
+
+def _kernels(facts: DeviceFacts) -> Any:
+    if not facts.triton:
+        raise NotRunnable("needs the package triton")
+    if facts.kind == CPU and os.environ.get("TRITON_INTERPRET") != "1":
+        raise NotRunnable("needs a GPU: Triton compiles for GPUs")
+    try:
+        from envaudit.checks import tritonkernels
+    except ImportError as error:
+        raise NotRunnable(f"triton cannot be imported: {error}") from error
+    return tritonkernels

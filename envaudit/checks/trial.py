@@ -1,0 +1,185 @@
+"""One case tried on one device: repeated, timed, compared on the device and once more on the host."""
+
+from __future__ import annotations
+
+import time
+from statistics import median_low
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+
+from envaudit.checks.bits import Mismatch, compare, count_different
+from envaudit.checks.counterhash import digest, mix_word
+from envaudit.checks.device import CUDA, DeviceFacts
+from envaudit.checks.operations import Case, NotRunnable, Prepared, Tensors
+from envaudit.checks.outcome import (
+    ERROR,
+    NOT_RUN,
+    OK,
+    UNSTABLE,
+    WRONG,
+    Outcome,
+    milli_gbps,
+    milli_tflops,
+)
+
+# Results kept until the device has been waited for: a wrong one is then still there to be looked at.
+_KEPT_BYTES = 512 * 2**20
+_KEPT_RESULTS = 8
+_REASON_CHARACTERS = 500
+
+_UNKNOWN_HERE = ("not implemented for", "could not create a primitive descriptor")
+
+Clock = Callable[[], float]
+
+
+class _Tally:
+    """What the repeats came to."""
+
+    def __init__(self) -> None:
+        self.repeats = 0
+        self.wrong = 0
+        self.first: Optional[Mismatch] = None
+        self.times_ns: List[int] = []
+        self.last: Tensors = ()
+
+
+class Effort(NamedTuple):
+    """How much is put into a case.
+
+    Attributes:
+        repeats: how often it runs; at least 2 where the right answer is not known.
+        deadline: by `clock`, no repeat begins after it but the first (two).
+        scaled: `Case.prepare`'s.
+        memory_permille: how much of the free memory the memory test takes, in thousandths.
+    """
+
+    repeats: int = 3
+    deadline: float = float("inf")
+    scaled: bool = True
+    memory_permille: int = 900
+
+
+DEFAULT_EFFORT = Effort()
+
+
+def attempt(
+    case: Case, facts: DeviceFacts, seed: int, effort: Effort = DEFAULT_EFFORT, clock: Clock = time.monotonic
+) -> Outcome:
+    """Try a case; an exception of it is its outcome.
+
+    After an `error` on a GPU the caller asks the device whether it still answers
+    (`torch.cuda.synchronize()`): most CUDA errors stay for the rest of the process.
+    """
+    try:
+        if case.own:
+            return case.own(facts, seed, effort, clock)
+        prepared = case.prepare(facts.device, seed, effort.scaled)
+        return _judged(case, prepared, facts, effort, clock)
+    except NotRunnable as reason:
+        return Outcome(case.name, NOT_RUN, str(reason), exact=case.exact)
+    except Exception as error:
+        if _is_unknown_here(error):
+            return Outcome(case.name, NOT_RUN, _text(error), exact=case.exact)
+        return Outcome(case.name, ERROR, f"{type(error).__name__}: {_text(error)}", exact=case.exact)
+
+
+def _judged(case: Case, prepared: Prepared, facts: DeviceFacts, effort: Effort, clock: Clock) -> Outcome:
+    tally = _Tally()
+    reference = prepared.expected(facts.device) if prepared.expected else prepared.run()
+    at_least = 1 if prepared.expected else 2
+    wanted = max(effort.repeats, at_least)
+    tally.repeats = 0 if prepared.expected else 1
+    batch = _batch(reference)
+    while tally.repeats < wanted and (tally.repeats < at_least or clock() < effort.deadline):
+        size = 1 if tally.repeats < at_least else min(batch, wanted - tally.repeats)
+        _repeat(prepared, reference, facts, size, tally)
+    status, reason = OK, ""
+    if tally.wrong:
+        status = WRONG if case.exact else UNSTABLE
+        reason = f"{tally.wrong} of {tally.repeats} repeats differ"
+    elif prepared.expected:
+        # The suspect had no part in what it is held against here.
+        tally.first = _first_mismatch(prepared.expected("cpu"), tuple(part.cpu() for part in tally.last))
+        if tally.first:
+            tally.wrong = 1
+            status, reason = WRONG, "differs on the host, where the device's own comparison saw nothing"
+    middle = median_low(tally.times_ns[1:] or tally.times_ns) if tally.times_ns else None
+    return Outcome(
+        case=case.name,
+        status=status,
+        reason=reason,
+        digest=digest_of(tally.last, seed=0),
+        exact=case.exact,
+        repeats=tally.repeats,
+        wrong_repeats=tally.wrong,
+        mismatch=tally.first,
+        median_ns=middle,
+        milli_tflops=milli_tflops(prepared.flops, middle) if prepared.flops and middle else None,
+        milli_gbps=milli_gbps(prepared.moved_bytes, middle) if prepared.moved_bytes and middle else None,
+    )
+
+
+def digest_of(results: Tensors, seed: int) -> str:
+    """The digest of one or more tensors in their order, 16 hexadecimal digits."""
+    total = 0
+    for result in results:
+        total = mix_word(total ^ digest(result, seed))
+    return f"{total:016x}"
+
+
+def _repeat(prepared: Prepared, reference: Tensors, facts: DeviceFacts, size: int, tally: _Tally) -> None:
+    # All runs of a batch are given to the device before any is waited for.
+    kept: List[Tuple[Tensors, Any]] = []
+    marks: List[Tuple[Any, Any]] = []
+    for _ in range(size):
+        begin = _mark(facts)
+        result = prepared.run()
+        marks.append((begin, _mark(facts)))
+        kept.append((result, [count_different(*pair) for pair in zip(reference, result)]))
+    for result, counts in kept:
+        if any(int(count) for count in counts):
+            tally.wrong += 1
+            tally.first = tally.first or _first_mismatch(reference, result)
+        tally.last = result
+    tally.repeats += size
+    tally.times_ns.extend(_between(begin, end) for begin, end in marks)
+
+
+def _first_mismatch(expected: Tensors, got: Tensors) -> Optional[Mismatch]:
+    for pair in zip(expected, got):
+        found = compare(*pair)
+        if found:
+            return found
+    return None
+
+
+def _batch(reference: Tensors) -> int:
+    size = int(sum(part.numel() * part.element_size() for part in reference))
+    return max(1, min(_KEPT_RESULTS, _KEPT_BYTES // max(1, size)))
+
+
+def _mark(facts: DeviceFacts) -> Any:
+    if facts.kind != CUDA:
+        return time.perf_counter_ns()
+    import torch
+
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(torch.device(facts.device)))
+    return event
+
+
+def _between(begin: Any, end: Any) -> int:
+    # Events speak of milliseconds.
+    if isinstance(begin, int):
+        return int(end) - begin
+    return int(float(begin.elapsed_time(end)) * 1e6)
+
+
+def _is_unknown_here(error: Exception) -> bool:
+    # What torch says of an operation that it has not for a dtype or device: older releases have no
+    # fp16 product on the CPU ('"addmm_impl_cpu_" not implemented for 'Half''), oneDNN no fp8 product for
+    # every CPU.
+    return isinstance(error, NotImplementedError) or any(words in str(error) for words in _UNKNOWN_HERE)
+
+
+def _text(error: Exception) -> str:
+    return " ".join(str(error).split())[:_REASON_CHARACTERS]

@@ -1,0 +1,95 @@
+"""The real worker, its torch and its operations, with operations beside them that fail (`armed/`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from envaudit.checks.outcome import ERROR, OK, TIMEOUT, WRONG
+from envaudit.checks.plan import Plan
+from envaudit.checks.supervise import DeviceRun, Started, supervise
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch: nox -s checks")
+
+ARMED = Path(__file__).with_name("armed")
+
+
+def armed_environ(tmp_path: Path) -> Dict[str, str]:
+    """Variables under which the interpreter finds the failing operations beside the others."""
+    arming = tmp_path / "armed"
+    arming.write_text(str(ARMED / "operations"))
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ARMED),
+        "ENVAUDIT_TEST_ARMED": str(arming),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def supervised(environ: Dict[str, str], **plan: Any) -> List[DeviceRun]:
+    """The outcomes under this interpreter."""
+    return supervise(Started(sys.executable, environ), Plan(**plan))
+
+
+def test_every_way_to_fail_costs_its_operation_and_is_named(tmp_path: Path) -> None:
+    """A flipped bit, an exception, hunger, an exit, a crash and a hang, and then the rest."""
+    began = time.monotonic()
+    (run,) = supervised(armed_environ(tmp_path), ops=("faulty",), budget_s=60)
+    found = {name: outcome.status for name, outcome in run.outcomes.items()}
+    assert {
+        "faulty/flip": WRONG,
+        "faulty/fine": OK,
+        "faulty/raise": ERROR,
+        "faulty/hunger": ERROR,
+        "faulty/exit": ERROR,
+        "faulty/segfault": ERROR,
+        "faulty/hang": TIMEOUT,
+        "faulty/after": OK,
+    } == found
+    assert 60 > time.monotonic() - began
+    mismatch = run.outcomes["faulty/flip"].mismatch
+    assert mismatch is not None
+    assert (1, (1, 2), (9,)) == (mismatch.wrong, mismatch.first_index, mismatch.flipped_bits)
+    reasons = {
+        name: run.outcomes[f"faulty/{name}"].reason for name in ("raise", "hunger", "exit", "segfault")
+    }
+    assert "illegal memory access" in reasons["raise"]
+    assert "MemoryError" in reasons["hunger"]
+    assert "exit status 3" in reasons["exit"]
+    assert "SIGSEGV" in reasons["segfault"]
+    assert run.outcomes["faulty/fine"].digest == run.outcomes["faulty/after"].digest != ""
+
+
+def test_operations_of_the_product_are_all_there_without_being_armed(tmp_path: Path) -> None:
+    """The folder on the path alone changes nothing."""
+    environ = {**os.environ, "PYTHONPATH": str(ARMED), "OMP_NUM_THREADS": "1"}
+    (run,) = supervised(environ, ops=("faulty", "gemm/int8/*"), budget_s=60)
+    assert {"gemm/int8/spread", "gemm/int8/adjacent"} == set(run.outcomes)
+    assert "cpu" == run.facts["name"]
+
+
+def test_folder_of_the_package_is_not_on_the_path_of_the_worker(tmp_path: Path) -> None:
+    """A module beside envaudit does not hide one of the environment."""
+    spy = tmp_path / "sitecustomize.py"
+    log = tmp_path / "path"
+    spy.write_text(
+        "import atexit, sys\n"
+        "class Spy:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == 'torch': open({str(log)!r}, 'w').write('\\n'.join(sys.path))\n"
+        "sys.meta_path.insert(0, Spy())\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    supervised(environ, ops=("none",), budget_s=60)
+    package = str(Path(sys.modules["envaudit"].__path__[0]).parent)
+    said = log.read_text().split("\n")
+    own = [path for path in sys.path if path == package]
+    assert str(tmp_path) in said
+    # An editable installation has it there by itself, once.
+    assert said.count(package) <= len(own)
