@@ -87,7 +87,7 @@ def execute(options: argparse.Namespace) -> int:
     options.timeout = max(options.timeout or 0, plan.budget_s + _AROUND_S)
     snapshot = asking.ask_selected(options)
     evidence = Evidence(snapshot.fingerprints, snapshot.missing, sections=(SECTION,), comparing=False)
-    findings, verdict = judged(evidence, options)
+    findings, verdict, rests_on, hidden = judged(evidence, options)
     devices = checked_devices(snapshot.fingerprints)
     report = Report(
         command="check",
@@ -101,7 +101,8 @@ def execute(options: argparse.Namespace) -> int:
         outcome=_outcome(devices),
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
-        stages=tuple(_limits(devices, plan)),
+        stages=(*_limits(devices, plan), *rests_on),
+        hidden=hidden,
         checks=tuple(devices),
     )
     emit(report, options)

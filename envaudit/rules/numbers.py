@@ -19,12 +19,11 @@ from envaudit.model.checked import (
 )
 from envaudit.model.drift import join_path
 from envaudit.model.nodeset import fold
-from envaudit.rules.registry import Evidence, Found, Policy, rule
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, Threshold, rule, threshold
 from envaudit.rules.slowness import Slow, slow_cases
 from envaudit.rules.untried import asked_in_vain, not_run
 
-# A device that has lost so much of its rate, in hundredths of the median, fails the run.
-FAR_PERCENT = 20
 # Digests of so many devices have a majority; of two, one of them is wrong and nobody knows which.
 _LEAST_VOTERS = 3
 _NAMED_CASES = 8
@@ -203,7 +202,7 @@ def bits_without_majority(evidence: Evidence, policy: Policy) -> Iterator[Found]
 )
 def slow_device(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Below the median of its kind beyond what its kind scatters; one finding a device."""
-    yield from _slow_found(evidence, far=False)
+    yield from _slow_found(evidence, policy, far=False)
 
 
 @rule(
@@ -214,10 +213,11 @@ def slow_device(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     why="Every step waits for the slowest rank; this one has lost a fifth of its rate or more.",
     how_to_fix="Look for throttling, a wrong power limit or clock setting, and another process on it.",
     needs=(SECTION,),
+    thresholds={"lost_percent": Threshold(20, "%", "of its kind's median rate are lost: an error")},
 )
 def far_too_slow(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """One finding a device."""
-    yield from _slow_found(evidence, far=True)
+    yield from _slow_found(evidence, policy, far=True)
 
 
 @rule(
@@ -315,13 +315,14 @@ def _disagreeing(evidence: Evidence) -> Iterator[Tuple[str, Mapping[str, List[Ch
             yield name, digests
 
 
-def _slow_found(evidence: Evidence, *, far: bool) -> Iterator[Found]:
+def _slow_found(evidence: Evidence, policy: Policy, *, far: bool) -> Iterator[Found]:
+    far_percent = threshold("EA511", "lost_percent", policy)
     by_device: Dict[Tuple[str, str], List[Slow]] = {}
     for slow in slow_cases(checked_devices(evidence.fingerprints)):
         by_device.setdefault((slow.device.node, slow.device.ordinal), []).append(slow)
     for slows in by_device.values():
         worst = max(slows, key=lambda slow: slow.percent)
-        if (worst.percent >= FAR_PERCENT) != far:
+        if (worst.percent >= far_percent) != far:
             continue
         device = worst.device
         lines = tuple(
