@@ -31,6 +31,8 @@ def main(folder: Path) -> int:
         "[nodes.interpreters]\n"
         f'"node01" = "{folder}/node01/env/bin/python"\n'
         f'"node02" = "{folder}/node02/env/bin/python"\n'
+        # Both nodes are this machine, whose own name may stand for a loopback address.
+        '[rules.EA473]\nseverity = "off"\n'
     )
     steps = [
         (["trust"], 0, ""),
