@@ -93,6 +93,21 @@ def test_references_made_twice_are_equal() -> None:
     assert not torch.equal(prepared.expected("cpu")[0], other("cpu")[0])
 
 
+@pytest.mark.parametrize(
+    ("name", "function"), [("elementwise/fp64/sqrt-of-squares", "sqrt"), ("repeatability/fp32/exp", "exp")]
+)
+def test_vector_function_is_first_called_for_one_element(
+    name: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one thread, for MKL's first call may go wrong where several make it."""
+    (case,) = registry.cases(CPU, [name])
+    original = getattr(torch, function)
+    sizes: list[int] = []
+    monkeypatch.setattr(torch, function, lambda values: sizes.append(values.numel()) or original(values))
+    case.prepare("cpu", 1, True).run()
+    assert 1 == sizes[0] < sizes[-1]
+
+
 def switches() -> tuple[bool, bool, bool]:
     """Three of those that an operation sets."""
     matmul = torch.backends.cuda.matmul
