@@ -100,4 +100,6 @@ def _environment(environ: Mapping[str, str], cache: str) -> Dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": os.path.join(cache, "inductor"),
         "TRITON_CACHE_DIR": os.path.join(cache, "triton"),
     }
-    return {**wanted, **environ, "LC_ALL": "C", "LANGUAGE": "C"}
+    # oneDNN would take bf16 or TF32 for fp32, which is the user's choice and no fault of a device.
+    exact = {"ONEDNN_DEFAULT_FPMATH_MODE": "STRICT", "DNNL_DEFAULT_FPMATH_MODE": "STRICT"}
+    return {**wanted, **environ, **exact, "LC_ALL": "C", "LANGUAGE": "C"}

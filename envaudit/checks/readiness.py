@@ -39,9 +39,28 @@ def imported_torch() -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return importlib.import_module("torch")
+            torch = importlib.import_module("torch")
+            set_back_defaults(torch)
+            return torch
     except BaseException as error:  # also SystemExit and the like, whatever a module raises
         raise Unusable(f"torch cannot be imported: {type(error).__name__}: {last_line(error)}") from None
+
+
+def set_back_defaults(torch: Any) -> None:
+    """Undo what a sitecustomize may have set that gives every operation other types or another device.
+
+    These are settings of the work that is audited; a device is not wrong for them.
+    """
+    if hasattr(torch, "set_default_device"):
+        torch.set_default_device(None)
+    if torch.empty(0).dtype != torch.float32 or torch.empty(0).device.type != "cpu":
+        torch.set_default_tensor_type(torch.FloatTensor)
+    # Each is off in a process of its own accord; torch 2.4 took the device's name for the second function.
+    torch.set_autocast_enabled(False)
+    torch.set_autocast_cpu_enabled(False)
+    if torch.are_deterministic_algorithms_enabled():
+        # What has no deterministic kernel (cumsum on CUDA) is then no error.
+        torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def writable_by_others(path: str) -> Optional[str]:

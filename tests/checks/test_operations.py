@@ -59,6 +59,10 @@ def test_what_takes_long_is_run_on_request_only() -> None:
     ("name", "facts", "words"),
     [
         ("gemm/tf32/spread", VOLTA, "compute capability 8.0"),
+        ("gemm/bf16/adjacent", VOLTA, "compute capability 8.0 or newer: bf16"),
+        ("convolution/bf16/stride", VOLTA, "compute capability 8.0 or newer: bf16"),
+        ("attention/bf16/explicit", VOLTA, "compute capability 8.0 or newer: bf16"),
+        ("convolution/fp32/stride", HOPPER._replace(rocm=True, capability=None), "MIOpen"),
         ("gemm/e4m3/spread", VOLTA, "torch 2.5"),
         ("gemm/e4m3/spread", HOPPER._replace(capability=(8, 6)), "compute capability 8.9"),
         ("gemm/e5m2/adjacent", HOPPER._replace(rocm=True), "ROCm"),
@@ -87,6 +91,21 @@ def test_references_made_twice_are_equal() -> None:
     other = case.prepare("cpu", 10, True).expected
     assert other is not None
     assert not torch.equal(prepared.expected("cpu")[0], other("cpu")[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), [("elementwise/fp64/sqrt-of-squares", "sqrt"), ("repeatability/fp32/exp", "exp")]
+)
+def test_vector_function_is_first_called_for_one_element(
+    name: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one thread, for MKL's first call may go wrong where several make it."""
+    (case,) = registry.cases(CPU, [name])
+    original = getattr(torch, function)
+    sizes: list[int] = []
+    monkeypatch.setattr(torch, function, lambda values: sizes.append(values.numel()) or original(values))
+    case.prepare("cpu", 1, True).run()
+    assert 1 == sizes[0] < sizes[-1]
 
 
 def switches() -> tuple[bool, bool, bool]:
@@ -152,6 +171,7 @@ def test_triton_s_kernels_are_right_under_its_interpreter() -> None:
 
 @pytest.mark.kernels
 @pytest.mark.timeout(600)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name", ["compiled/fp32/epilogue", "compiled/bf16/epilogue"])
 def test_compiled_product_is_right(name: str) -> None:
     """Compiled for the CPU, which needs a C++ compiler and a minute."""

@@ -72,7 +72,8 @@ def attention_of(random: Random) -> Case:
         fused=fused,
         causal=fused and random.random() < 0.5,
     )
-    return attention_case(f"attention {attention}", random.choice(["fp32", "bf16", "fp16"]), attention)
+    dtype = random.choice(["fp32", "bf16", "fp16"])
+    return attention_case(f"attention {dtype} {attention}", dtype, attention, CPU)
 
 
 def case_of(kind: str, random: Random) -> Case:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from envaudit.checks.outcome import ERROR, OK, TIMEOUT, WRONG
+from envaudit.checks.outcome import ERROR, NOT_RUN, OK, TIMEOUT, WRONG
 from envaudit.checks.plan import Plan
 from envaudit.checks.supervise import DeviceRun, Started, supervise
 
@@ -64,6 +64,33 @@ def test_every_way_to_fail_costs_its_operation_and_is_named(tmp_path: Path) -> N
     assert "exit status 3" in reasons["exit"]
     assert "SIGSEGV" in reasons["segfault"]
     assert run.outcomes["faulty/fine"].digest == run.outcomes["faulty/after"].digest != ""
+
+
+SETTINGS = """\
+import torch
+torch.set_default_dtype(torch.float64)
+if hasattr(torch, "set_default_device"):
+    torch.set_default_device("meta")
+torch.set_float32_matmul_precision("medium")
+torch.set_flush_denormal(True)
+torch.use_deterministic_algorithms(True)
+torch.autocast("cpu").__enter__()
+print("environment ready", flush=True)
+"""
+
+
+def test_settings_of_the_environment_accuse_no_device(tmp_path: Path) -> None:
+    """Other types, another device and less precision by default are its user's choice."""
+    (tmp_path / "sitecustomize.py").write_text(SETTINGS)
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path), "ONEDNN_DEFAULT_FPMATH_MODE": "BF16"}
+    ops = ("attention", "convolution", "elementwise/fp32", "reductions", "sorting", "gemm/fp32")
+    (run,) = supervised(environ, ops=ops, budget_s=120)
+    assert run.outcomes
+    assert {} == {
+        name: (outcome.status, outcome.reason)
+        for name, outcome in run.outcomes.items()
+        if outcome.status not in (OK, NOT_RUN)
+    }
 
 
 def test_operations_of_the_product_are_all_there_without_being_armed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 from envaudit.checks.counterhash import derive, integers, words
 from envaudit.checks.device import CPU, DeviceFacts
 from envaudit.checks.operations import Case, NotRunnable, Prepared
-from envaudit.checks.precision import full_precision
+from envaudit.checks.precision import full_precision, need_units
 from envaudit.checks.tolerance import PRECISIONS, attention_penalty
 
 
@@ -42,16 +42,17 @@ def CASES(facts: DeviceFacts) -> List[Case]:  # noqa: N802
     """Fused, fused and causal, and written out, in fp32, bf16 and fp16."""
     sizes = (1, 2, 192, 64) if facts.kind == CPU else (4, 16, 1024, 64)
     return [
-        attention_case(f"attention/{dtype}/{name}", dtype, Attention(*sizes, **variant))
+        attention_case(f"attention/{dtype}/{name}", dtype, Attention(*sizes, **variant), facts)
         for dtype in _DTYPES
         for name, variant in _VARIANTS.items()
     ]
 
 
-def attention_case(name: str, dtype: str, attention: Attention) -> Case:
+def attention_case(name: str, dtype: str, attention: Attention, facts: DeviceFacts) -> Case:
     """A case of one attention."""
 
     def prepare(device: Any, seed: int, scaled: bool) -> Prepared:
+        need_units(dtype, facts)
         return _prepare(attention, dtype, device, seed)
 
     shape = f"{attention.batch}x{attention.heads}x{attention.length}x{attention.head_dim}"

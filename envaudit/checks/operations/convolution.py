@@ -21,7 +21,7 @@ from envaudit.checks.counterhash import derive, integers, permutation, words
 from envaudit.checks.device import CPU, DeviceFacts
 from envaudit.checks.operands import signed_powers
 from envaudit.checks.operations import Case, NotRunnable, Prepared
-from envaudit.checks.precision import full_precision, need_wide_sums
+from envaudit.checks.precision import full_precision, need_units, need_wide_sums
 from envaudit.checks.tolerance import PRECISIONS, largest_k
 
 
@@ -72,6 +72,7 @@ def convolution_case(name: str, dtype: str, convolution: Convolution, facts: Dev
     """A case of one convolution."""
 
     def prepare(device: Any, seed: int, scaled: bool) -> Prepared:
+        need_units(dtype, facts)
         need_wide_sums(dtype, facts)
         if facts.rocm and convolution.kernel != (1, 1):
             raise NotRunnable("not exact under ROCm: MIOpen takes Winograd for strides, too")

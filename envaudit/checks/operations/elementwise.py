@@ -55,6 +55,9 @@ def _prepare(operation: str, dtype: str, tiles: int, device: Any, seed: int) -> 
 
     data = [tiled(column, device) for column in columns]
     function = _functions()[operation]
+    # MKL's vector library looks for each function's kernel in its first call: where several threads make
+    # that call at once, one of them may get the kernel of low accuracy (pytorch/pytorch#188792).
+    function(*(column[:1] for column in data))
     return Prepared(
         run=lambda: (function(*data),),
         expected=lambda where: (tiled(results, where),),

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 from envaudit.checks.device import CPU, CUDA, DeviceFacts
 from envaudit.checks.operands import ADJACENT, SPREAD, SelectProduct, left, result, right
 from envaudit.checks.operations import Case, NotRunnable, Prepared
-from envaudit.checks.precision import full_precision, need_wide_sums
+from envaudit.checks.precision import full_precision, need_units, need_wide_sums
 from envaudit.checks.tolerance import LARGEST_INT8_ON_CPU, PRECISIONS, largest_adjacent_k, largest_k
 
 # Both operands row by row (n) or column by column (t) in memory: the letters of BLAS.
@@ -82,6 +82,7 @@ def _prepare(
 ) -> Prepared:
     name = multiplication.dtype
     operand, output, carrier = _dtypes(name, facts)
+    need_units(name, facts)
     if multiplication.order == SPREAD:
         need_wide_sums(name, facts)
     rows, inner, columns = multiplication.shape
@@ -116,6 +117,8 @@ def _dtypes(name: str, facts: DeviceFacts) -> Tuple[Any, Any, Any]:
     if name == "int8":
         if not hasattr(torch, "_int_mm"):
             raise NotRunnable("needs torch 2.1: torch._int_mm")
+        if facts.rocm:
+            raise NotRunnable("not tried under ROCm: torch._int_mm")
         return torch.int8, torch.int32, torch.int32
     return _float8(name, facts)
 

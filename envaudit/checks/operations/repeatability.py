@@ -41,6 +41,8 @@ def _case(
         kind = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
         steps = integers((rows, columns), _STEPS, derive(seed, "values"), device, torch.float32)
         values = (steps * _STEP).to(kind)
+        # By one thread first, as in `elementwise.py`.
+        build(values[:1, :1].contiguous(), seed, device)()
         return Prepared(build(values, seed, device), None)
 
     return Case(name, dtype, shape, False, prepare)
