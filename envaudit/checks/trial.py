@@ -88,6 +88,8 @@ def _judged(case: Case, prepared: Prepared, facts: DeviceFacts, effort: Effort, 
     at_least = 1 if prepared.expected else 2
     wanted = max(effort.repeats, at_least)
     tally.repeats = 0 if prepared.expected else 1
+    if not sum(part.numel() for part in reference):
+        raise ValueError("there is nothing to compare")
     batch = _batch(reference)
     while tally.repeats < wanted and (tally.repeats < at_least or clock() < effort.deadline):
         size = 1 if tally.repeats < at_least else min(batch, wanted - tally.repeats)
@@ -102,6 +104,10 @@ def _judged(case: Case, prepared: Prepared, facts: DeviceFacts, effort: Effort, 
         if tally.first:
             tally.wrong = 1
             status, reason = WRONG, "differs on the host, where the device's own comparison saw nothing"
+    elif not all(bool(part.isfinite().all()) for part in tally.last):
+        # The data of these operations is finite, and so are their results.
+        tally.wrong = tally.repeats
+        status, reason = WRONG, "not every result is a finite number"
     middle = median_low(tally.times_ns[1:] or tally.times_ns) if tally.times_ns else None
     return Outcome(
         case=case.name,
@@ -128,12 +134,15 @@ def digest_of(results: Tensors, seed: int) -> str:
 
 def _repeat(prepared: Prepared, reference: Tensors, facts: DeviceFacts, size: int, tally: _Tally) -> None:
     # All runs of a batch are given to the device before any is waited for.
+    _spoil(reference, size)
     kept: List[Tuple[Tensors, Any]] = []
     marks: List[Tuple[Any, Any]] = []
     for _ in range(size):
         begin = _mark(facts)
         result = prepared.run()
         marks.append((begin, _mark(facts)))
+        if len(result) != len(reference):
+            raise ValueError(f"expected {len(reference)} results, got {len(result)}")
         kept.append((result, [count_different(*pair) for pair in zip(reference, result)]))
     for result, counts in kept:
         if any(int(count) for count in counts):
@@ -142,6 +151,20 @@ def _repeat(prepared: Prepared, reference: Tensors, facts: DeviceFacts, size: in
         tally.last = result
     tally.repeats += size
     tally.times_ns.extend(_between(begin, end) for begin, end in marks)
+
+
+def _spoil(reference: Tensors, size: int) -> None:
+    """Leave no right answer in memory that is free.
+
+    The allocator gives the blocks of earlier results to the next ones: a kernel that is lost, or a part of
+    it, would leave the right bits there.
+    """
+    import torch
+
+    taken = []
+    for part in reference * size:
+        worst = float("nan") if part.is_floating_point() else torch.iinfo(part.dtype).min
+        taken.append(torch.full_like(part, worst))
 
 
 def _first_mismatch(expected: Tensors, got: Tensors) -> Optional[Mismatch]:

@@ -96,6 +96,40 @@ def test_result_of_another_shape_is_an_error() -> None:
     assert "expected (4,) torch.float32, got (5,) torch.float32" in outcome.reason
 
 
+def test_result_that_is_missing_is_an_error() -> None:
+    """What is not there was not compared."""
+    outcome = attempt(case_of(lambda: ()), CPU, 1)
+    assert (ERROR, "ValueError: expected 1 results, got 0") == outcome[1:3]
+
+
+def test_nothing_to_compare_is_an_error() -> None:
+    """Nothing equals nothing."""
+    outcome = attempt(case_of(lambda: (torch.empty(0),), exact=False), CPU, 1)
+    assert (ERROR, "ValueError: there is nothing to compare") == outcome[1:3]
+
+
+def test_results_that_are_no_numbers_are_wrong_where_the_right_ones_are_not_known() -> None:
+    """The same NaN every time is no good result."""
+    nan = float("nan")
+    outcome = attempt(case_of(sequence([0, nan, 2, 3]), exact=False), CPU, 1)
+    assert (WRONG, "not every result is a finite number") == outcome[1:3]
+
+
+def test_kernel_that_writes_nothing_is_not_saved_by_what_lay_there() -> None:
+    """Memory that is given out again held the right answer of the run before."""
+    right = torch.arange(4096.0)
+    left = [8]
+
+    def run() -> Tensors:
+        made = torch.empty(4096)
+        left[0] -= 1
+        return (made.copy_(right) if left[0] >= 0 else made,)
+
+    case = Case("test/lost", "fp32", "4096", True, lambda *_: Prepared(run, lambda where: (right.clone(),)))
+    outcome = attempt(case, CPU, 1, Effort(repeats=40))
+    assert (WRONG, 32) == (outcome.status, outcome.wrong_repeats)
+
+
 @pytest.mark.parametrize(
     "words",
     [
