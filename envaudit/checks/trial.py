@@ -133,8 +133,8 @@ def digest_of(results: Tensors, seed: int) -> str:
 
 
 def _repeat(prepared: Prepared, reference: Tensors, facts: DeviceFacts, size: int, tally: _Tally) -> None:
+    _spoil_free_memory(reference, size)
     # All runs of a batch are given to the device before any is waited for.
-    _spoil(reference, size)
     kept: List[Tuple[Tensors, Any]] = []
     marks: List[Tuple[Any, Any]] = []
     for _ in range(size):
@@ -148,23 +148,29 @@ def _repeat(prepared: Prepared, reference: Tensors, facts: DeviceFacts, size: in
         if any(int(count) for count in counts):
             tally.wrong += 1
             tally.first = tally.first or _first_mismatch(reference, result)
+        _spoil(tally.last)
         tally.last = result
     tally.repeats += size
     tally.times_ns.extend(_between(begin, end) for begin, end in marks)
 
 
-def _spoil(reference: Tensors, size: int) -> None:
-    """Leave no right answer in memory that is free.
+def _spoil_free_memory(reference: Tensors, size: int) -> None:
+    """Leave no right answer in memory that is free, as the making of the reference does.
 
-    The allocator gives the blocks of earlier results to the next ones: a kernel that is lost, or a part of
-    it, would leave the right bits there.
+    The allocator gives the blocks of earlier tensors to the next results: a kernel that is lost, or a part
+    of it, would find the right bits there.
     """
     import torch
 
-    taken = []
-    for part in reference * size:
-        worst = float("nan") if part.is_floating_point() else torch.iinfo(part.dtype).min
-        taken.append(torch.full_like(part, worst))
+    taken = tuple(torch.empty_like(part) for part in reference * size)
+    _spoil(taken)
+
+
+def _spoil(results: Tensors) -> None:
+    import torch
+
+    for part in results:
+        part.fill_(float("nan") if part.is_floating_point() else torch.iinfo(part.dtype).min)
 
 
 def _first_mismatch(expected: Tensors, got: Tensors) -> Optional[Mismatch]:
