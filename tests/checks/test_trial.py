@@ -79,6 +79,15 @@ def test_device_that_compares_wrongly_is_found_on_the_host(monkeypatch: pytest.M
     assert outcome.mismatch is not None
 
 
+def test_wrong_result_that_ends_a_batch_is_found_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where those of later batches are right: the last of each is copied."""
+    monkeypatch.setattr(trial, "count_different", lambda expected, got: torch.zeros(()))
+    results = [RIGHT] * 8 + [OTHER] + [RIGHT] * 20
+    outcome = attempt(case_of(sequence(*results)), CPU, 1, Effort(repeats=20))
+    assert WRONG == outcome.status
+    assert "on the host" in outcome.reason
+
+
 def test_exception_is_the_outcome() -> None:
     """With its type and words, on one line."""
 
