@@ -90,8 +90,12 @@ class Cards:
     def visible(self, environ: Mapping[str, str]) -> Optional[List[Card]]:
         """The cards in the order in which CUDA counts them under CUDA_DEVICE_ORDER=PCI_BUS_ID.
 
-        None where the variables name what is none of them, such as a MIG instance.
+        None where the variables name what is none of them, such as a MIG instance, or have unlike cards
+        counted in another order.
         """
+        order = environ.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        if order != "PCI_BUS_ID" and len({card.model for card in self.cards}) > 1:
+            return None
         ordered = sorted(self.cards, key=lambda card: card.bus_id)
         named = environ.get("CUDA_VISIBLE_DEVICES")
         if named is None:

@@ -205,6 +205,7 @@ class _Watch:
                 "plan": self._plan.to_json(),
                 "skip": list(device.outcomes),
                 "budget_s": max(0.0, left_s),
+                "busy": {str(ordinal): why for ordinal, why in self._started.busy.items()},
             }
         )
 

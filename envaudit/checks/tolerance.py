@@ -77,7 +77,9 @@ def largest_k(dtype: str, length: int) -> int:
     precision = PRECISIONS[dtype]
     if length > 1 << precision.accumulator_bits:
         raise ValueError(f"{dtype}: a sum of {length} products is not exact")
-    k = min(isqrt((1 << precision.accumulator_bits) // max(1, length)), 1 << precision.operand_bits)
+    # An integer of two's complement ends one short of the power of two.
+    largest_sum = (1 << precision.accumulator_bits) - (dtype == "int8")
+    k = min(isqrt(largest_sum // max(1, length)), 1 << precision.operand_bits)
     return min(k, LARGEST_INT8) if dtype == "int8" else k
 
 

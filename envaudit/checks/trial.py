@@ -21,6 +21,8 @@ from envaudit.checks.outcome import (
     milli_tflops,
 )
 
+# Of a case with results up to this, the last of every batch goes to the host; of larger ones the very last.
+_SEEN_BY_HOST_BYTES = 16 * 2**20
 # Results kept until the device has been waited for: a wrong one is then still there to be looked at.
 _KEPT_BYTES = 512 * 2**20
 _KEPT_RESULTS = 8
@@ -91,17 +93,24 @@ def _judged(case: Case, prepared: Prepared, facts: DeviceFacts, effort: Effort, 
     if not sum(part.numel() for part in reference):
         raise ValueError("there is nothing to compare")
     batch = _batch(reference)
+    on_host: Optional[Mismatch] = None
+    wanted_on_host: Optional[Tensors] = None
     while tally.repeats < wanted and (tally.repeats < at_least or clock() < effort.deadline):
         size = 1 if tally.repeats < at_least else min(batch, wanted - tally.repeats)
         _repeat(prepared, reference, facts, size, tally)
+        if prepared.expected and not tally.wrong and _bytes_of(reference) <= _SEEN_BY_HOST_BYTES:
+            wanted_on_host = wanted_on_host or prepared.expected("cpu")
+            on_host = on_host or _differs_on_host(wanted_on_host, tally.last)
     status, reason = OK, ""
     if tally.wrong:
         status = WRONG if case.exact else UNSTABLE
         reason = f"{tally.wrong} of {tally.repeats} repeats differ"
     elif prepared.expected:
         # The suspect had no part in what it is held against here.
-        tally.first = _first_mismatch(prepared.expected("cpu"), tuple(part.cpu() for part in tally.last))
-        if tally.first:
+        if wanted_on_host is None:
+            on_host = _differs_on_host(prepared.expected("cpu"), tally.last)
+        if on_host:
+            tally.first = on_host
             tally.wrong = 1
             status, reason = WRONG, "differs on the host, where the device's own comparison saw nothing"
     elif not all(bool(part.isfinite().all()) for part in tally.last):
@@ -133,8 +142,8 @@ def digest_of(results: Tensors, seed: int) -> str:
 
 
 def _repeat(prepared: Prepared, reference: Tensors, facts: DeviceFacts, size: int, tally: _Tally) -> None:
+    _spoil_free_memory(reference, size)
     # All runs of a batch are given to the device before any is waited for.
-    _spoil(reference, size)
     kept: List[Tuple[Tensors, Any]] = []
     marks: List[Tuple[Any, Any]] = []
     for _ in range(size):
@@ -148,23 +157,29 @@ def _repeat(prepared: Prepared, reference: Tensors, facts: DeviceFacts, size: in
         if any(int(count) for count in counts):
             tally.wrong += 1
             tally.first = tally.first or _first_mismatch(reference, result)
+        _spoil(tally.last)
         tally.last = result
     tally.repeats += size
     tally.times_ns.extend(_between(begin, end) for begin, end in marks)
 
 
-def _spoil(reference: Tensors, size: int) -> None:
-    """Leave no right answer in memory that is free.
+def _spoil_free_memory(reference: Tensors, size: int) -> None:
+    """Leave no right answer in memory that is free, as the making of the reference does.
 
-    The allocator gives the blocks of earlier results to the next ones: a kernel that is lost, or a part of
-    it, would leave the right bits there.
+    The allocator gives the blocks of earlier tensors to the next results: a kernel that is lost, or a part
+    of it, would find the right bits there.
     """
     import torch
 
-    taken = []
-    for part in reference * size:
-        worst = float("nan") if part.is_floating_point() else torch.iinfo(part.dtype).min
-        taken.append(torch.full_like(part, worst))
+    taken = tuple(torch.empty_like(part) for part in reference * size)
+    _spoil(taken)
+
+
+def _spoil(results: Tensors) -> None:
+    import torch
+
+    for part in results:
+        part.fill_(float("nan") if part.is_floating_point() else torch.iinfo(part.dtype).min)
 
 
 def _first_mismatch(expected: Tensors, got: Tensors) -> Optional[Mismatch]:
@@ -175,9 +190,16 @@ def _first_mismatch(expected: Tensors, got: Tensors) -> Optional[Mismatch]:
     return None
 
 
+def _differs_on_host(expected: Tensors, got: Tensors) -> Optional[Mismatch]:
+    return _first_mismatch(expected, tuple(part.cpu() for part in got))
+
+
 def _batch(reference: Tensors) -> int:
-    size = int(sum(part.numel() * part.element_size() for part in reference))
-    return max(1, min(_KEPT_RESULTS, _KEPT_BYTES // max(1, size)))
+    return max(1, min(_KEPT_RESULTS, _KEPT_BYTES // max(1, _bytes_of(reference))))
+
+
+def _bytes_of(tensors: Tensors) -> int:
+    return int(sum(part.numel() * part.element_size() for part in tensors))
 
 
 def _mark(facts: DeviceFacts) -> Any:

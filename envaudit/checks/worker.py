@@ -90,7 +90,7 @@ def work(task: Mapping[str, Any], say: Say) -> int:
 
     Args:
         task: {"ordinal": 0, "gpus": how many the machine has, "plan": {...}, "skip": names of cases that
-            are done, "budget_s": what is left}.
+            are done, "budget_s": what is left, "busy": {"3": why nothing is launched on that GPU}}.
         say: where the lines go.
 
     Raises:
@@ -129,7 +129,11 @@ def work(task: Mapping[str, Any], say: Say) -> int:
         say({"alone": True})
         sys.stdin.buffer.readline(_LINE_LIMIT_BYTES)
     for case in left:
-        if not _run(case, facts, plan, ends, say):
+        why = busy_end(case.name, task.get("busy", {}))
+        if why:
+            say({"begin": case.name})
+            say({"outcome": Outcome(case.name, NOT_RUN, why, exact=case.exact).to_json()})
+        elif not _run(case, facts, plan, ends, say):
             return CONTEXT_LOST
     say({"end": True})
     return 0
@@ -137,6 +141,12 @@ def work(task: Mapping[str, Any], say: Say) -> int:
 
 def _left(cases: Sequence[Case], skip: Any) -> Iterator[Case]:
     return (case for case in cases if case.name not in skip)
+
+
+def busy_end(case: str, busy: Mapping[str, str]) -> str:
+    """Why a copy between two GPUs, `copies/peer/5-3`, must not be run; empty where it may."""
+    ends = case.rpartition("/")[2].split("-")
+    return next((busy[ordinal] for ordinal in ends if ordinal in busy), "")
 
 
 def wanted_cases(plan: Plan, facts: DeviceFacts) -> Tuple[List[Case], List[Outcome]]:

@@ -83,6 +83,25 @@ def test_flipped_bit_in_memory_is_found_with_its_address_and_bit(
         assert f"{8 * (victim * 256 + place)} bytes into" in outcome.reason
 
 
+def test_memory_that_is_wrong_everywhere_is_told_within_what_is_left_of_it() -> None:
+    """Every word of a chunk of 64 MiB; no second chunk of words is made for it."""
+    failures = memory.Failures()
+    got = torch.full((128, 2**16), 1)
+    largest = []
+
+    class Sizes(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc, name-defined, unused-ignore]
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = function(*args, **(kwargs or {}))
+            if isinstance(made, torch.Tensor):
+                largest.append(0 if made.data_ptr() == got.data_ptr() else made.numel() * made.element_size())
+            return made
+
+    with Sizes():
+        failures.add(got, torch.full((2**16,), 5), 7)
+    assert (2**23, (7, 5, 1), 4) == (failures.count, failures.first, failures.flipped)
+    assert max(largest) <= got.numel()
+
+
 def test_stuck_address_line_is_seen_by_the_hash_and_by_no_constant(small: list[Any]) -> None:
     """Two addresses, one place: what is written to the one is read from the other."""
     small[2] = small[0]

@@ -44,6 +44,15 @@ def test_cards_are_in_the_order_of_their_bus() -> None:
     assert "570.124.06" == cards.driver
 
 
+@pytest.mark.parametrize(("second", "known"), [(b"NVIDIA H200", True), (b"NVIDIA T400", False)])
+def test_unlike_cards_in_another_order_are_not_known(second: bytes, known: bool) -> None:
+    """Which of them is the fastest is CUDA's to say."""
+    names = [b"NVIDIA H200", second]
+    driver = Driver(["GPU-a", "GPU-b"], nvmlDeviceGetName=lambda index: names[index])
+    assert known == (Cards(driver).visible({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}) is not None)
+    assert Cards(driver).visible({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}) is not None
+
+
 @pytest.mark.parametrize(
     ("named", "uuids"),
     [

@@ -234,3 +234,14 @@ def test_plan_travels_as_json_whole() -> None:
         parts=("kernels",), ops=("gemm/*",), repeats=7, memory_permille=950, budget_s=12, compile=True
     )
     assert plan == Plan.from_json(json.loads(json.dumps(plan.to_json())))
+
+
+def test_workers_are_told_which_gpus_are_busy(scripted: Supervise) -> None:
+    """For what they do between devices."""
+    script = (
+        "if task['busy'] != {'1': 'the GPU is busy: x'}: sys.exit(3)\n"
+        "device(2); cases()\nfor name in left: ok(name)\nsay(end=True)"
+    )
+    first, second = scripted(script, gpus=2, busy={1: "the GPU is busy: x"})
+    assert {"a": OK, "b": OK, "c": OK} == statuses(first)
+    assert {NOT_RUN} == set(statuses(second).values())

@@ -107,3 +107,9 @@ def test_scaled_results_stay_within_their_format(dtype: str) -> None:
     k = largest_k(dtype, 16)
     assert math.log2(k) + max(precision.exponents, output_exponents) < highest + 1
     assert -precision.exponents >= lowest
+
+
+@pytest.mark.parametrize("length", [2**17, 133_144, 133_145, 2**19, 2**29])
+def test_largest_int8_sum_is_no_overflow(length: int) -> None:
+    """2**19 · 64² would be 2**31, which int32 writes as its lowest."""
+    assert length * largest_k("int8", length) ** 2 < 2**31

@@ -11,6 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from envaudit.checks import worker
 from envaudit.checks.outcome import ERROR, NOT_RUN, OK, TIMEOUT, WRONG
 from envaudit.checks.plan import Plan
 from envaudit.checks.supervise import DeviceRun, Started, supervise
@@ -120,3 +121,10 @@ def test_folder_of_the_package_is_not_on_the_path_of_the_worker(tmp_path: Path) 
     assert str(tmp_path) in said
     # An editable installation has it there by itself, once.
     assert said.count(package) <= len(own)
+
+
+def test_copy_to_or_from_a_busy_gpu_is_not_run() -> None:
+    """Nothing is launched where somebody works, by another GPU's worker neither."""
+    busy = {"3": "the GPU is busy: process 1 (train)"}
+    why = [worker.busy_end(f"copies/peer/{pair}", busy) for pair in ("0-3", "3-0", "0-13", "1-2")]
+    assert [busy["3"], busy["3"], "", ""] == why

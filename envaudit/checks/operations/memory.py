@@ -65,15 +65,24 @@ class Failures:
 
     def add(self, got: Any, wanted: Any, first_word: int) -> None:
         """Hold the words that were read against those that were wanted, both on the device."""
-        wrong = (got != wanted).reshape(-1).nonzero().reshape(-1)
-        self.count += int(wrong.numel())
+        # Most of the memory is taken: one byte a word, and then block by block what is wrong.
+        rows = got.reshape(-1, got.shape[-1])
+        different = rows != wanted
+        count = int(different.sum())
+        self.count += count
         # Read wrong once, and right now that it is read again.
-        self.passing += not wrong.numel()
-        for place in wrong[:_EXAMINED].tolist():
-            pair = int(wanted.expand_as(got).reshape(-1)[place]), int(got.reshape(-1)[place])
-            self.flipped |= (pair[0] ^ pair[1]) & (2**64 - 1)
-            if self.first is None:
-                self.first = (first_word + place, *pair)
+        self.passing += not count
+        examined = 0
+        for row in different.any(dim=1).nonzero().reshape(-1).tolist():
+            places = different[row].nonzero().reshape(-1)[: _EXAMINED - examined]
+            pairs = wanted.expand_as(rows[row])[places].tolist(), rows[row][places].tolist()
+            for place, right, read in zip(places.tolist(), *pairs):
+                self.flipped |= (right ^ read) & (2**64 - 1)
+                if self.first is None:
+                    self.first = (first_word + row * rows.shape[1] + place, right, read)
+            examined += len(places)
+            if examined >= _EXAMINED:
+                break
 
     def mismatch(self) -> Optional[Mismatch]:
         """The first faulty word's address is counted in words from the start of the memory tested."""
