@@ -45,9 +45,12 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests, and before them what the tests of the node side need on the oldest Python."""
+    """All the tests, in two processes; with arguments pytest gets them: `nox -s tests -- tests/rules -x`."""
     session.install("-e", ".", *GROUPS["test"])
-    session.run("pytest", *session.posargs)
+    if session.posargs:
+        session.run("pytest", *session.posargs)
+    else:
+        session.run("python", "tests/in_two.py")
 
 
 @nox.session
