@@ -80,8 +80,8 @@ def test_mount_that_another_hides_holds_nothing(make_node: MakeNode) -> None:
 
 def test_chroot_below_a_mount_knows_only_what_is_mounted_in_it(make_node: MakeNode) -> None:
     """The kernel then lists no mount for `/`."""
-    context = make_node({"/proc/self/mountinfo": "60 20 0:50 / /work rw - nfs nas:/w rw\n"})
-    assert (None, "nfs") == (mount_of(context, "/etc"), held(context, "/work/env").fstype)
+    context = make_node({"/proc/self/mountinfo": "60 20 0:50 / /data rw - nfs nas:/w rw\n"})
+    assert (None, "nfs") == (mount_of(context, "/etc"), held(context, "/data/env").fstype)
 
 
 def test_links_are_followed_to_the_mount(make_node: MakeNode) -> None:
