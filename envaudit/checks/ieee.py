@@ -75,7 +75,7 @@ def results_of(operation: str, dtype: str, operands: List[List[float]]) -> List[
 
 
 def _number(word: int, bits: int, exponents: int) -> float:
-    # 1.xxx · 2**e with `bits` significand bits.
+    # A normal number, 1.f · 2**e, with `bits` bits of significand.
     significand = (1 << (bits - 1)) | (word >> (64 - bits + 1) if bits > 1 else 0)
     exponent = (word & 0xFF) * (2 * exponents + 1) // 256 - exponents
     value = math.ldexp(significand, exponent - (bits - 1))

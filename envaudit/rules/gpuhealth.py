@@ -95,13 +95,13 @@ def _reset(fingerprint: Fingerprint) -> Iterator[Found]:
     groups = by_value(cards(fingerprint), _wanted)
     for action, chosen in groups.items():
         fact = "state" if action == "reset_required" else "recovery_action"
-        todo = _ACTIONS.get(action, "reset it, or reboot the node")
+        advice = _ACTIONS.get(action, "reset it, or reboot the node")
         wants = {"node_reboot": "a reboot of the node", "system_reboot": "a reboot"}.get(action, "a reset")
         yield Found(
             f"{named(chosen, cards(fingerprint))} wait{'s' * (len(chosen) == 1)} for {wants}",
             path=path_of(chosen, fingerprint, fact),
             evidence=(f"the driver says {action}",),
-            hint=f"{todo[0].upper()}{todo[1:]}.",
+            hint=f"{advice[0].upper()}{advice[1:]}.",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from envaudit.sources.tables import is_name, is_version, normalised
@@ -110,11 +110,6 @@ def pin_of(line: str) -> Pin | Options | Other:
         version = version if version and is_version(version) else None
         return _named(Pin(normalised(direct["name"]), version, marker, direct["url"], hashes=hashes), line)
     return Other(line)
-
-
-def pins_of(lines: Sequence[str]) -> list[Pin | Options | Other]:
-    """What each of some logical lines is."""
-    return [pin_of(line) for line in lines]
 
 
 def _named(pin: Pin, line: str) -> Pin | Other:
