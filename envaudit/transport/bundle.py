@@ -73,6 +73,7 @@ NODE_SIDE = (
             "comparing",
             "diff",
             "explain",
+            "gate",
             "judging",
             "loading",
             "main",

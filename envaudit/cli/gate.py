@@ -1,0 +1,170 @@
+"""`envaudit gate`: one command before every launch: from outside, in the launch itself, or in a prolog."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+from typing import Any
+
+from envaudit.checks.plan import PARTS
+from envaudit.cli import asking
+from envaudit.cli.loading import add_store_option
+from envaudit.cli.output import add_output_options
+from envaudit.cli.selection import add_node_options
+from envaudit.errors import UsageError
+from envaudit.model.finding import THRESHOLDS
+
+# What is checked in a gate where nobody says how long it may take: a launch waits for it.
+DEFAULT_BUDGET_S = 30
+_MAX_BUDGET_S = 3000
+_MAX_NODES = 100_000
+
+COLLECTIVES = "collectives"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Options of `envaudit gate`."""
+    add_node_options(parser)
+    group = parser.add_argument_group("what the nodes are held to")
+    group.add_argument(
+        "--stored", action="store_true", help="the nodes' newest stored snapshots, not the nodes"
+    )
+    group.add_argument("--lock", metavar="FILE", help="is it fresh, and is every node as it says?")
+    group.add_argument("--platform", metavar="P", help="of the lock, such as linux-64; default: each node's")
+    group.add_argument(
+        "--category",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of its packages, beside main; repeatable",
+    )
+    asking.add_integrity_options(group, ("none", "size", "hash"))
+    group.add_argument(
+        "--baseline", metavar="REF", help="a tag that every node has, or one node (node01@good, a.json)"
+    )
+    _add_check_options(parser)
+    group = parser.add_argument_group("what is judged")
+    group.add_argument(
+        "--policy", metavar="FILE", help="judge by this file alone, whatever envaudit.toml says"
+    )
+    group.add_argument("--fail-on", choices=tuple(THRESHOLDS), help="default: error")
+    group.add_argument(
+        "--require", action="append", default=[], metavar="SECTION", help="without it a node is incomplete"
+    )
+    group.add_argument(
+        "--allow-missing",
+        type=_nodes,
+        default=0,
+        metavar="N",
+        help="go on without up to N nodes that do not answer; they are told, and are never good",
+    )
+    _add_next_options(parser)
+    add_store_option(group)
+    add_output_options(parser)
+
+
+def _add_check_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is run on the nodes")
+    group.add_argument("--no-check", action="store_true", help="no kernels and no collectives")
+    group.add_argument(
+        "--only",
+        type=_parts,
+        metavar="PARTS",
+        help=f"of {', '.join((*PARTS, COLLECTIVES))}; default: all of them",
+    )
+    group.add_argument(
+        "--budget",
+        type=_budget,
+        default=DEFAULT_BUDGET_S,
+        metavar="SECONDS",
+        help=f"what is not through by then is listed as not run (default: {DEFAULT_BUDGET_S})",
+    )
+    group.add_argument(
+        "--nproc-per-node", type=_ranks, metavar="N", help="ranks of the collectives on each node"
+    )
+    group.add_argument("--hub", metavar="HOST:PORT", help="where the nodes of one launch meet")
+    group.add_argument("--token-file", metavar="FILE", help="the launch's secret, in a file of mode 600")
+
+
+def _add_next_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what comes of it")
+    group.add_argument(
+        "--good-nodes", metavar="FILE", help="write the nodes that answered and have no finding"
+    )
+    group.add_argument("--bad-nodes", metavar="FILE", help="write the others: srun -x $(cat FILE)")
+    group.add_argument(
+        "--suggest", choices=("slurm", "kubectl"), help="print commands that take bad nodes out; none is run"
+    )
+    group.add_argument(
+        "--verdict-file", metavar="FILE", help="write the last line there, before any rank leaves"
+    )
+    group.add_argument(
+        "--prolog",
+        action="store_true",
+        help="this node alone, without torch or network, in 8 s: for a Slurm prolog or an init container",
+    )
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Go to the form that this is: a prolog, a rank of a launch, or a look from outside.
+
+    Raises:
+        UsageError: options that exclude each other.
+    """
+    if options.no_check and options.only:
+        raise UsageError("--no-check and --only exclude each other")
+    if options.prolog:
+        return int(_form("prolog").execute(options))
+    seat = _seat(options)
+    if seat is not None or asking.is_one_file():
+        return int(_form("inbandgate").execute(options, seat))
+    return int(_form("controllergate").execute(options))
+
+
+def _seat(options: argparse.Namespace) -> Any:
+    """The place in a launch that the environment gives; None outside of one, or where nodes are named."""
+    if options.nodes or options.hostfile or options.all or options.stored:
+        return None
+    try:
+        seat = importlib.import_module("envaudit.cli.seat")
+    except ModuleNotFoundError:
+        return None
+    return seat.seat_of_environment(os.environ, options)
+
+
+def _form(name: str) -> Any:
+    # By name: the one-file form does not carry what asks other nodes, and need not.
+    return importlib.import_module(f"envaudit.cli.{name}")
+
+
+def _parts(text: str) -> Any:
+    known = (*PARTS, COLLECTIVES)
+    parts = tuple(dict.fromkeys(text.split(",")))
+    if not set(parts) <= set(known):
+        raise argparse.ArgumentTypeError(f"expected some of {','.join(known)}, got '{text}'")
+    return parts
+
+
+def _budget(text: str) -> int:
+    match = re.match(r"(\d{1,4})(s|m)?\Z", text, re.ASCII)
+    value = int(match.group(1)) * (60 if match.group(2) == "m" else 1) if match else 0
+    if not 5 <= value <= _MAX_BUDGET_S:
+        raise argparse.ArgumentTypeError(f"expected 5s to {_MAX_BUDGET_S}s, got '{text}'")
+    return value
+
+
+def _nodes(text: str) -> int:
+    return _whole(text, 0, _MAX_NODES)
+
+
+def _ranks(text: str) -> int:
+    return _whole(text, 1, 1024)
+
+
+def _whole(text: str, low: int, high: int) -> int:
+    value = int(text) if re.match(r"\d{1,6}\Z", text, re.ASCII) else -1
+    if not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"expected a whole number from {low} to {high}, got '{text}'")
+    return value
