@@ -104,6 +104,7 @@ def execute(options: argparse.Namespace) -> int:
         stages=(*_limits(devices, plan), *rests_on),
         hidden=hidden,
         checks=tuple(devices),
+        fingerprints=snapshot.fingerprints,
     )
     emit(report, options)
     return verdict.exit_code

@@ -62,6 +62,7 @@ def execute(options: argparse.Namespace) -> int:
         stages=rests_on,
         clocks=clocks,
         clock_basis=basis,
+        fingerprints=snapshot.fingerprints,
     )
     emit(report, options)
     return verdict.exit_code

@@ -100,6 +100,7 @@ def execute(options: argparse.Namespace) -> int:
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         hidden=found.hidden,
+        fingerprints=comparison.current,
     )
     emit(report, options)
     return verdict.exit_code

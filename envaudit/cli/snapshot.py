@@ -89,6 +89,7 @@ def execute(options: argparse.Namespace) -> int:
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         stages=(*stages, *rests_on),
+        fingerprints=snapshot.fingerprints,
     )
     emit(report, options)
     return verdict.exit_code

@@ -96,6 +96,7 @@ def execute(options: argparse.Namespace) -> int:
         verbose=options.verbose,
         stages=(*rests_on, *_examined(snapshot.fingerprints)),
         hidden=hidden,
+        fingerprints=snapshot.fingerprints,
     )
     emit(report, options)
     return verdict.exit_code

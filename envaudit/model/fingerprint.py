@@ -64,3 +64,9 @@ class Snapshot:
     def by_node(self) -> Dict[str, Fingerprint]:
         """The fingerprints by node name."""
         return {fingerprint.node: fingerprint for fingerprint in self.fingerprints}
+
+    def _repr_html_(self) -> str:
+        """Which nodes are alike, for a notebook."""
+        from envaudit.model.notebook import fragment
+
+        return fragment(self)

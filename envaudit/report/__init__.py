@@ -98,6 +98,8 @@ class Report:
         clock_basis: what their offsets are relative to: `median` of all, the middle of a `pair`, this
             machine's clock (`here`), or nothing (`alone`).
         checks: devices whose numbers were checked.
+        fingerprints: what was read of `nodes`, for the formats that show each of them: they print no
+            fact of it, unlike of `facts`.
     """
 
     command: str
@@ -121,6 +123,18 @@ class Report:
     clock_basis: str = "alone"
     hidden: int = 0
     checks: Tuple[CheckedDevice, ...] = ()
+    fingerprints: Tuple[Fingerprint, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """The verdict's: 0 pass, 1 fail, 3 incomplete."""
+        return self.verdict.exit_code
+
+    def _repr_html_(self) -> str:
+        """The verdict and the findings, for a notebook."""
+        from envaudit.report.notebook import fragment
+
+        return fragment(self)
 
 
 __all__ = ["Clock", "Moment", "Report", "Stage"]

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
+from envaudit.model.printing import printable
+
+__all__ = ["ELLIPSIS", "printable", "shortened"]
+
 ELLIPSIS = "…"
-
-
-def printable(text: str) -> str:
-    r"""The text with everything that does not print written as an escape.
-
-    Controls, terminal escapes, bidi and zero-width characters, line separators, surrogates,
-    unassigned characters and spaces other than U+0020 become visible: `\x1b`, `\u202e`.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in text
-    )
 
 
 def shortened(text: str, limit: int) -> str:

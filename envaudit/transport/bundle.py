@@ -55,6 +55,7 @@ NODE_SIDE = (
             "json",
             "layout",
             "lines",
+            "notebook",
             "plain",
             "screen",
             "summary",
