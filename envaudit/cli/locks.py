@@ -6,9 +6,9 @@ import argparse
 import os
 
 from envaudit.errors import UsageError
-from envaudit.lock.expected import PLATFORMS
 from envaudit.lock.install import Supply
 from envaudit.lock.lockfile import Lock
+from envaudit.model.locked import PLATFORMS
 
 
 def add_lock_options(parser: argparse._ActionsContainer) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from envaudit._version import __version__
 from envaudit.cli.borrowed import CondaLock, NvidiaSmi
 from envaudit.errors import InputError, UsageError
-from envaudit.lock.expected import PLATFORMS
 from envaudit.model import Fingerprint, Section
+from envaudit.model.locked import PLATFORMS
 from envaudit.probe.channels import canonical_channel
 from envaudit.probe.secrets import clean_url
 from envaudit.sources import Kind, Setting, kinds, recognised, sections_of

@@ -23,10 +23,11 @@ from envaudit.cli.reports import (
 from envaudit.cli.selection import add_node_options, this_node
 from envaudit.diff import compare_to_reference
 from envaudit.errors import UsageError
-from envaudit.lock.expected import held_against, platform_of
+from envaudit.lock.expected import held_against
 from envaudit.model import Fingerprint, Snapshot
 from envaudit.model.codec import fingerprint_of_answer
 from envaudit.model.finding import THRESHOLDS
+from envaudit.model.locked import platform_of
 from envaudit.report import Report, Stage
 from envaudit.rules import Evidence
 
@@ -78,7 +79,7 @@ def execute(options: argparse.Namespace) -> int:
         sections=(*COMPARED, *also, LOCK),
         references=tuple(replace(each, node=f"{node}{suffix}") for node, each in expected.items()),
     )
-    findings, verdict, rests_on, hidden = judged(evidence, options)
+    findings, verdict, rests_on, aside = judged(evidence, options)
     nodes = tuple(node.node for node in snapshot.fingerprints)
     text = _amount(lock, list(expected.values()))
     report = Report(
@@ -95,7 +96,7 @@ def execute(options: argparse.Namespace) -> int:
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         stages=(*rests_on, *_examined(snapshot.fingerprints)),
-        hidden=hidden,
+        set_aside=aside,
         fingerprints=snapshot.fingerprints,
     )
     emit(report, options)

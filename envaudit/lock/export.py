@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from envaudit.errors import InputError, UsageError
 from envaudit.lock.channels import resolve_channels
 from envaudit.lock.condarc import DEFAULT_ALIAS, DEFAULTS_HOST, Settings
-from envaudit.lock.expected import is_of_pip, platform_of
 from envaudit.lock.lockfile import Lock, LockedPackage
 from envaudit.lock.names import distributions_of, normalised
 from envaudit.lock.wheelinstall import is_repository
 from envaudit.model.fingerprint import Fingerprint
+from envaudit.model.locked import is_of_pip, platform_of
 
 _EXTENSIONS = (".conda", ".tar.bz2")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from envaudit.lock.expected import needed_virtual_packages, platform_of
+from envaudit.lock.expected import needed_virtual_packages
 from envaudit.lock.lockfile import Lock, LockedPackage
+from envaudit.model.locked import platform_of
 from tests.diff.nodes import fingerprint
 
 SOLVED = {
