@@ -8,24 +8,19 @@ and die with this process (`checks/launch.py`).
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set
 
 from envaudit.checks import launch, registry
 from envaudit.checks.outcome import ERROR, NOT_RUN, TIMEOUT, Outcome
+from envaudit.checks.piped import READ_BYTES, NotItsLines, Piped, how_it_ended
 from envaudit.checks.plan import Plan
 
-_READ_BYTES = 1 << 16
-_LINE_LIMIT_BYTES = 1 << 20
-_STDERR_TAIL_BYTES = 8192
-_TEXT_MAX = 300
 _TICK_S = 0.2
 # A worker whose last heartbeat is older than this is stopped or starved, not busy.
 _SILENT_S = 2.0
@@ -97,48 +92,16 @@ def supervise(started: Started, plan: Plan, tell: Optional[Tell] = None) -> List
         shutil.rmtree(cache, ignore_errors=True)
 
 
-class _Worker:
+class _Worker(Piped):
     """One process, and what it is at."""
 
     def __init__(self, device: DeviceRun, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(process)
         self.device = device
-        self.process = process
-        self.said = bytearray()
-        self.complained = bytearray()
         self.begun_at: Optional[float] = None
-        self.heard_at = time.monotonic()
         self.began_any = False
-        self.spoke = False
         self.waits = False
         self.through = False
-
-    @property
-    def streams(self) -> Tuple[Any, Any]:
-        return self.process.stdout, self.process.stderr
-
-    def complaint(self) -> str:
-        """The last line on its standard error."""
-        lines = self.complained.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].strip()[:_TEXT_MAX] if lines else ""
-
-    def send(self, what: Mapping[str, Any]) -> None:
-        try:
-            assert self.process.stdin is not None
-            self.process.stdin.write(json.dumps(what, ensure_ascii=True).encode("ascii") + b"\n")
-        except OSError:
-            pass  # it has ended; its pipes say so
-
-    def end(self) -> int:
-        """End it for certain and take its exit status."""
-        if self.process.poll() is None:
-            self.process.kill()
-        for stream in (self.process.stdin, *self.streams):
-            if stream is not None:
-                stream.close()
-        try:
-            return self.process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            return -signal.SIGKILL  # inside a driver call that does not end even so
 
 
 class _Watch:
@@ -195,9 +158,7 @@ class _Watch:
             return
         worker = _Worker(device, process)
         self._workers.add(worker)
-        for stream in worker.streams:
-            os.set_blocking(stream.fileno(), False)
-            self._selector.register(stream, selectors.EVENT_READ, worker)
+        worker.register(self._selector)
         worker.send(
             {
                 "ordinal": device.ordinal,
@@ -215,13 +176,13 @@ class _Watch:
             if worker not in self._workers:
                 continue
             try:
-                chunk = os.read(key.fd, _READ_BYTES)
+                chunk = os.read(key.fd, READ_BYTES)
             except BlockingIOError:
                 continue
             except OSError:
                 chunk = b""
             if key.fileobj is worker.process.stderr:
-                worker.complained = bytearray((worker.complained + chunk)[-_STDERR_TAIL_BYTES:])
+                worker.complain(chunk)
                 if not chunk:
                     self._selector.unregister(key.fileobj)
             elif chunk:
@@ -230,24 +191,17 @@ class _Watch:
                 self._ended(worker)
 
     def _hear(self, worker: _Worker, chunk: bytes) -> None:
-        worker.heard_at = time.monotonic()
-        worker.said += chunk
-        while b"\n" in worker.said and worker in self._workers:
-            line, _, rest = bytes(worker.said).partition(b"\n")
-            worker.said = bytearray(rest)
-            if not worker.spoke and not line.startswith(b"{"):
-                # What a sitecustomize of the environment prints before the worker has the pipe for itself.
-                worker.complained = bytearray((worker.complained + line + b"\n")[-_STDERR_TAIL_BYTES:])
-                continue
-            worker.spoke = True
-            try:
-                self._take(worker, json.loads(line.decode("ascii")))
-            except (ValueError, KeyError, TypeError, AttributeError):
-                self._stop(worker)
-                self._failed(worker, "its worker said something else than its results")
-        if len(worker.said) > _LINE_LIMIT_BYTES and worker in self._workers:
+        try:
+            for said in worker.hear(chunk):
+                try:
+                    self._take(worker, said)
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    raise NotItsLines("its worker said something else than its results") from None
+                if worker not in self._workers:
+                    return
+        except NotItsLines as error:
             self._stop(worker)
-            self._failed(worker, f"its worker said more than {_LINE_LIMIT_BYTES >> 20} MiB in one line")
+            self._failed(worker, str(error))
 
     def _take(self, worker: _Worker, said: Mapping[str, Any]) -> None:
         device = worker.device
@@ -291,11 +245,7 @@ class _Watch:
 
     def _ended(self, worker: _Worker) -> None:
         """Its pipe is closed: it left, or something ended it."""
-        if worker.process.stderr is not None and not worker.process.stderr.closed:
-            try:
-                worker.complained += os.read(worker.process.stderr.fileno(), _STDERR_TAIL_BYTES)
-            except OSError:
-                pass
+        worker.drain_complaints()
         status = self._stop(worker)
         if worker.through:
             return
@@ -348,23 +298,5 @@ class _Watch:
 
     def _stop(self, worker: _Worker) -> int:
         self._workers.discard(worker)
-        for stream in worker.streams:
-            if stream in _registered(self._selector):
-                self._selector.unregister(stream)
+        worker.unregister(self._selector)
         return worker.end()
-
-
-def _registered(selector: selectors.BaseSelector) -> Sequence[Any]:
-    return [key.fileobj for key in selector.get_map().values()]
-
-
-def how_it_ended(status: int) -> str:
-    """An exit status in words: `ended by SIGSEGV`."""
-    if status >= 0:
-        return f"its process ended with exit status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    hunger = ", which the kernel sends when memory runs out" if status == -signal.SIGKILL else ""
-    return f"its process was ended by {name}{hunger}"
