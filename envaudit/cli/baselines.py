@@ -45,7 +45,7 @@ def _baseline_of(
     wanted: str, nodes: Sequence[str], options: argparse.Namespace
 ) -> Tuple[Dict[str, Fingerprint], Dict[str, Missing]]:
     """Node → what it is held against, and the nodes of which the baseline itself has no evidence."""
-    if _TAG.match(wanted) and not wanted.endswith(references.PATH_ENDINGS):
+    if is_tag(wanted):
         return open_store(options).resolve_many(nodes, wanted), {}
     (side,) = load([references.parse(wanted)], options)
     if len(side.nodes) > 1 and not set(nodes) <= set(side.nodes):
@@ -60,6 +60,11 @@ def _baseline_of(
         return {node: each for node in nodes for each in side.fingerprints.values()}, gone
     before = {node: side.fingerprints[node] for node in nodes if node in side.fingerprints}
     return before, {f"{node}@{wanted}": side.missing[node] for node in nodes if node in side.missing}
+
+
+def is_tag(wanted: str) -> bool:
+    """Whether `--baseline` names a tag of the store, which each node has for itself or has not."""
+    return bool(_TAG.match(wanted)) and not wanted.endswith(references.PATH_ENDINGS) and wanted != MAJORITY
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def execute(options: argparse.Namespace) -> int:
     options.timeout = max(options.timeout or 0, plan.budget_s + _AROUND_S)
     snapshot = asking.ask_selected(options)
     evidence = Evidence(snapshot.fingerprints, snapshot.missing, sections=(SECTION,), comparing=False)
-    findings, verdict, rests_on, hidden = judged(evidence, options)
+    findings, verdict, rests_on, aside = judged(evidence, options)
     devices = checked_devices(snapshot.fingerprints)
     report = Report(
         command="check",
@@ -98,11 +98,11 @@ def execute(options: argparse.Namespace) -> int:
         nodes=tuple(each.node for each in snapshot.fingerprints),
         sections=(SECTION,),
         comparing=False,
-        outcome=_outcome(devices),
+        outcome=checked_words(devices),
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         stages=(*_limits(devices, plan), *rests_on),
-        hidden=hidden,
+        set_aside=aside,
         checks=tuple(devices),
         fingerprints=snapshot.fingerprints,
     )
@@ -110,7 +110,7 @@ def execute(options: argparse.Namespace) -> int:
     return verdict.exit_code
 
 
-def _outcome(devices: Sequence[CheckedDevice]) -> str:
+def checked_words(devices: Sequence[CheckedDevice]) -> str:
     """`16 GPUs on 2 nodes, 41 operations ok, 4 not run`."""
     gpus = sum(device.kind == "cuda" for device in devices)
     what = _count(gpus, "GPU") if gpus else _count(len(devices), "CPU")

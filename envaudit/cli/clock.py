@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 
 from envaudit._version import __version__
 from envaudit.cli import asking
 from envaudit.cli.judging import judged
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_node_options
-from envaudit.model import Finding, Fingerprint, Snapshot
+from envaudit.model import Finding, Fingerprint
 from envaudit.model.clockoffset import SECTION, Offset, against_median, in_words, offset_of
 from envaudit.model.finding import THRESHOLDS
 from envaudit.model.nodeset import natural_key
@@ -39,14 +40,8 @@ def execute(options: argparse.Namespace) -> int:
     snapshot = asking.ask_selected(options)
     nodes = snapshot.fingerprints
     evidence = Evidence(nodes, snapshot.missing, sections=(SECTION,), comparing=False, clocks_asked=True)
-    findings, verdict, rests_on, _ = judged(evidence, options)
-    basis, offsets = _offsets(snapshot)
-    apart = {node for finding in findings if finding.rule in OFFSET_RULES for node in finding.nodes}
-    clocks = tuple(
-        _clock(each, offsets.get(each.node), apart=each.node in apart)
-        for each in sorted(nodes, key=lambda each: natural_key(each.node))
-        if SECTION in each.sections
-    )
+    findings, verdict, rests_on, aside = judged(evidence, options)
+    clocks, basis = clocks_of(nodes, findings)
     report = Report(
         command="clock",
         tool=__version__,
@@ -56,10 +51,11 @@ def execute(options: argparse.Namespace) -> int:
         nodes=tuple(each.node for each in nodes),
         sections=(SECTION,),
         comparing=False,
-        outcome=_outcome(clocks, basis, findings),
+        outcome=clock_words(clocks, basis, findings),
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         stages=rests_on,
+        set_aside=aside,
         clocks=clocks,
         clock_basis=basis,
         fingerprints=snapshot.fingerprints,
@@ -68,9 +64,21 @@ def execute(options: argparse.Namespace) -> int:
     return verdict.exit_code
 
 
-def _offsets(snapshot: Snapshot) -> tuple[str, dict[str, Offset]]:
+def clocks_of(nodes: Sequence[Fingerprint], findings: Sequence[Finding]) -> tuple[tuple[Clock, ...], str]:
+    """The clock of each node of one run, as far as it was read, and what the offsets are relative to."""
+    basis, offsets = _offsets(nodes)
+    apart = {node for finding in findings if finding.rule in OFFSET_RULES for node in finding.nodes}
+    clocks = tuple(
+        _clock(each, offsets.get(each.node), apart=each.node in apart)
+        for each in sorted(nodes, key=lambda each: natural_key(each.node))
+        if SECTION in each.sections
+    )
+    return clocks, basis
+
+
+def _offsets(nodes: Sequence[Fingerprint]) -> tuple[str, dict[str, Offset]]:
     """What the offsets of the answering nodes are relative to, and the offsets."""
-    found = {each.node: offset_of(each) for each in snapshot.fingerprints}
+    found = {each.node: offset_of(each) for each in nodes}
     measured = {node: offset for node, offset in found.items() if offset is not None}
     if len(measured) > 1:
         return "pair" if len(measured) == 2 else "median", against_median(measured)
@@ -91,7 +99,7 @@ def _clock(fingerprint: Fingerprint, offset: Offset | None, *, apart: bool) -> C
     )
 
 
-def _outcome(clocks: tuple[Clock, ...], basis: str, findings: tuple[Finding, ...]) -> str:
+def clock_words(clocks: Sequence[Clock], basis: str, findings: Sequence[Finding]) -> str:
     """`16 clocks within 0.152 ms ± 0.264 ms`, or how far a single one is from this machine's."""
     known = [(clock.offset_ns, clock.bound_ns) for clock in clocks if clock.offset_ns is not None]
     text = "1 clock" if len(clocks) == 1 else f"{len(clocks)} clocks"

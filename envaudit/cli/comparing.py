@@ -50,7 +50,7 @@ def compare_loaded(sides: Sequence[Loaded], paths: PathFilter, policy: Policy) -
             "one node alone has nothing to be compared with",
             next_step="Name a second node, or what is stored of this one: envaudit diff node01@good node01.",
         )
-    return Comparison(fingerprints, missing, _all_with_all(fingerprints, paths, policy))
+    return Comparison(fingerprints, missing, all_with_all(fingerprints, paths, policy))
 
 
 def role_stages(comparison: Comparison, policy: Policy) -> Tuple[Stage, ...]:
@@ -66,7 +66,7 @@ def role_stages(comparison: Comparison, policy: Policy) -> Tuple[Stage, ...]:
     return (Stage("roles", f"{'; '.join(told)}: each within itself{rest}"),)
 
 
-def _all_with_all(
+def all_with_all(
     fingerprints: Tuple[Fingerprint, ...], paths: PathFilter, policy: Policy
 ) -> Tuple[Drift, ...]:
     """The differences within each role, and what roles must have in common and have not."""

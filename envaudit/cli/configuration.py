@@ -41,10 +41,16 @@ class Nodes(NamedTuple):
 
 
 class Gate(NamedTuple):
-    """The `[gate]` table: what fails, and which sections must have been read."""
+    """The `[gate]` table: what fails, which sections must have been read, which rules end a prolog.
+
+    `max_bad_fraction` is the part of the nodes beyond which one finding says more of its baseline or
+    policy than of the nodes.
+    """
 
     fail_on: str = "error"
     require: Optional[Tuple[str, ...]] = None
+    max_bad_fraction: float = 0.10
+    prolog: Tuple[str, ...] = ()
 
 
 class Lock(NamedTuple):
@@ -92,13 +98,16 @@ def of(options: argparse.Namespace) -> Configuration:
     A file that changes, or loses its trust, while nodes are asked does not change the run.
     """
     if getattr(options, "configuration", None) is None:
-        options.configuration = load(options.config, os.getcwd())
+        options.configuration = load(options.config, os.getcwd(), getattr(options, "policy", None))
     configuration: Configuration = options.configuration
     return configuration
 
 
-def load(named: Optional[str], start: str) -> Configuration:
+def load(named: Optional[str], start: str, policy: Optional[str] = None) -> Configuration:
     """The user's own configuration, then `named`, or the file found upward from `start`.
+
+    Where a `policy` is named, it alone says how the run is judged, and it says nothing else: a
+    repository under test cannot waive itself, and the policy does not choose the nodes.
 
     Raises:
         UsageError: any fault in a file, all faults in one message; or executing keys in a
@@ -119,8 +128,10 @@ def load(named: Optional[str], start: str) -> Configuration:
             _demand_trust(found, data, file.table)
             _demand_output_inside(found, file.table)
             files.append(file)
+    named_policy = [_file(policy, read_bytes(policy))] if policy is not None else []
+    judging = named_policy or [file for file in files if _has_policy(file.table) or "gate" in file.table]
     faults: List[str] = []
-    for path, table, _ in files:
+    for path, table, _ in (*files, *named_policy):
         faults += _faults(path, table)
     if faults:
         count = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
@@ -130,13 +141,16 @@ def load(named: Optional[str], start: str) -> Configuration:
     merged_lock: Dict[str, Any] = {}
     for path, table, _ in files:
         merged_nodes.update(_resolved(path, table.get("nodes", {})))
-        merged_gate.update(table.get("gate", {}))
         merged_lock.update(_resolved(path, table.get("lock", {})))
+    for file in judging:
+        merged_gate.update(file.table.get("gate", {}))
     return Configuration(
         nodes=Nodes(**{_FIELDS.get(key, key): value for key, value in merged_nodes.items()}),
         gate=Gate(
             fail_on=merged_gate.get("fail-on", "error"),
             require=tuple(merged_gate["require"]) if "require" in merged_gate else None,
+            max_bad_fraction=float(merged_gate.get("max-bad-fraction", Gate().max_bad_fraction)),
+            prolog=tuple(merged_gate.get("prolog", ())),
         ),
         lock=Lock(
             sources=tuple(merged_lock.get("sources", ())),
@@ -146,7 +160,7 @@ def load(named: Optional[str], start: str) -> Configuration:
             channel_priority=merged_lock.get("channel-priority"),
         ),
         files=tuple(file.path for file in files),
-        policy=tuple(file for file in files if _has_policy(file.table) or "gate" in file.table),
+        policy=tuple(judging),
     )
 
 
@@ -254,7 +268,7 @@ def _mentions_us(path: str) -> bool:
 _FIELDS = {"timeout": "timeout_s", "ssh-config": "ssh_config"}
 
 # Key to (accepted type, what the message says, extra check giving a complaint or nothing).
-_NODES_KEYS: Dict[str, Tuple[type, str]] = {
+_NODES_KEYS: Dict[str, Tuple[Any, str]] = {
     "hosts": (str, "a node set"),
     "transport": (str, "one of " + ", ".join(TRANSPORTS)),
     "workdir": (str, "a folder"),
@@ -265,14 +279,16 @@ _NODES_KEYS: Dict[str, Tuple[type, str]] = {
     "ssh-config": (str, "a file"),
     "interpreters": (dict, "a table of node set = interpreter"),
 }
-_RANGES = {"timeout": (1, 3600), "fanout": (1, 4096)}
-_GATE_KEYS: Dict[str, Tuple[type, str]] = {
+_RANGES = {"timeout": (1, 3600), "fanout": (1, 4096), "max-bad-fraction": (0, 1)}
+_GATE_KEYS: Dict[str, Tuple[Any, str]] = {
     "fail-on": (str, "one of " + ", ".join(THRESHOLDS)),
     "require": (list, "a list of sections, of " + ", ".join(SECTION_SCHEMAS)),
     "profile": (str, "a profile"),
     "must-match": (list, "a list of package names"),
+    "max-bad-fraction": ((int, float), "a part of the nodes, 0 to 1"),
+    "prolog": (list, "a list of rules"),
 }
-_LOCK_KEYS: Dict[str, Tuple[type, str]] = {
+_LOCK_KEYS: Dict[str, Tuple[Any, str]] = {
     "sources": (list, "a list of environment files"),
     "output": (str, "the file of the lock"),
     "platforms": (list, "a list of platforms"),
@@ -282,7 +298,7 @@ _LOCK_KEYS: Dict[str, Tuple[type, str]] = {
 _TABLES = {"nodes": _NODES_KEYS, "gate": _GATE_KEYS, "lock": _LOCK_KEYS}
 # Tables that `policyfile` reads.
 _POLICY_TABLES = ("rules", "paths", "waivers", "roles")
-_POLICY_KEYS = ("profile", "must-match")
+_POLICY_KEYS = ("profile", "must-match", "prolog")
 
 
 def _faults(path: str, table: Mapping[str, Any]) -> List[str]:
@@ -317,7 +333,7 @@ def _has_policy(table: Mapping[str, Any]) -> bool:
     )
 
 
-def _complaints(keys: Mapping[str, Tuple[type, str]], key: str, value: Any) -> List[str]:
+def _complaints(keys: Mapping[str, Tuple[Any, str]], key: str, value: Any) -> List[str]:
     if key not in keys:
         return [f"unknown key{nearest(key, keys)}"]
     if key in _POLICY_KEYS:

@@ -6,10 +6,10 @@ import argparse
 import importlib
 import os
 import re
-from typing import Any
+from typing import Any, Optional, Tuple
 
 from envaudit.checks.plan import PARTS
-from envaudit.cli import asking
+from envaudit.cli import asking, seat
 from envaudit.cli.loading import add_store_option
 from envaudit.cli.output import add_output_options
 from envaudit.cli.selection import add_node_options
@@ -81,11 +81,7 @@ def _add_check_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"what is not through by then is listed as not run (default: {DEFAULT_BUDGET_S})",
     )
-    group.add_argument(
-        "--nproc-per-node", type=_ranks, metavar="N", help="ranks of the collectives on each node"
-    )
-    group.add_argument("--hub", metavar="HOST:PORT", help="where the nodes of one launch meet")
-    group.add_argument("--token-file", metavar="FILE", help="the launch's secret, in a file of mode 600")
+    seat.add_seat_options(group)
 
 
 def _add_next_options(parser: argparse.ArgumentParser) -> None:
@@ -117,19 +113,15 @@ def execute(options: argparse.Namespace) -> int:
         raise UsageError("--no-check and --only exclude each other")
     if options.prolog:
         return int(_form("prolog").execute(options))
-    seat = _seat(options)
-    if seat is not None or asking.is_one_file():
-        return int(_form("inbandgate").execute(options, seat))
+    in_band = _in_band(options)
+    if in_band is not None or asking.is_one_file():
+        return int(_form("inbandgate").execute(options, in_band))
     return int(_form("controllergate").execute(options))
 
 
-def _seat(options: argparse.Namespace) -> Any:
+def _in_band(options: argparse.Namespace) -> Optional[seat.InBand]:
     """The place in a launch that the environment gives; None outside of one, or where nodes are named."""
     if options.nodes or options.hostfile or options.all or options.stored:
-        return None
-    try:
-        seat = importlib.import_module("envaudit.cli.seat")
-    except ModuleNotFoundError:
         return None
     return seat.seat_of_environment(os.environ, options)
 
@@ -139,7 +131,7 @@ def _form(name: str) -> Any:
     return importlib.import_module(f"envaudit.cli.{name}")
 
 
-def _parts(text: str) -> Any:
+def _parts(text: str) -> Tuple[str, ...]:
     known = (*PARTS, COLLECTIVES)
     parts = tuple(dict.fromkeys(text.split(",")))
     if not set(parts) <= set(known):
@@ -156,15 +148,7 @@ def _budget(text: str) -> int:
 
 
 def _nodes(text: str) -> int:
-    return _whole(text, 0, _MAX_NODES)
-
-
-def _ranks(text: str) -> int:
-    return _whole(text, 1, 1024)
-
-
-def _whole(text: str, low: int, high: int) -> int:
     value = int(text) if re.match(r"\d{1,6}\Z", text, re.ASCII) else -1
-    if not low <= value <= high:
-        raise argparse.ArgumentTypeError(f"expected a whole number from {low} to {high}, got '{text}'")
+    if not 0 <= value <= _MAX_NODES:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to {_MAX_NODES}, got '{text}'")
     return value

@@ -206,7 +206,23 @@ def _gate(gate: Mapping[str, Any]) -> list[Complaint]:
     packages = gate.get("must-match", [])
     if not isinstance(packages, list) or not all(isinstance(name, str) and name for name in packages):
         found.append(Complaint("gate.must-match", f"expected a list of package names, got {packages!r}"))
+    if "prolog" in gate:
+        found += _prolog(gate["prolog"])
     return found
+
+
+def _prolog(rules: Any) -> Iterator[Complaint]:
+    """A rule that a prolog listens to must be able to say `error`: nothing else drains a node."""
+    if not isinstance(rules, list):
+        yield Complaint("gate.prolog", f"expected a list of rules, got {rules!r}")
+        return
+    known = {rule.id: rule for rule in all_rules()}
+    for place, rule_id in enumerate(rules):
+        key = f"gate.prolog[{place}]"
+        if not isinstance(rule_id, str) or rule_id not in known:
+            yield Complaint(key, f"no rule has the id {rule_id!r}")
+        elif known[rule_id].severity == "incomplete":
+            yield Complaint(key, "evidence that is missing drains no node")
 
 
 def _bad_pattern(key: str, text: str) -> Iterator[Complaint]:

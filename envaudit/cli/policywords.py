@@ -12,13 +12,17 @@ _NAMED = 4
 _DIGEST_CHARACTERS = 12
 
 
-def policy_lines(files: Sequence[PolicyFile]) -> tuple[str, ...]:
-    """`envaudit.toml sha256:0123456789ab: EA402 off, 2 waivers`, of each file that changes anything."""
+def policy_lines(files: Sequence[PolicyFile], *, every: bool = False) -> tuple[str, ...]:
+    """`envaudit.toml sha256:0123456789ab: EA402 off, 2 waivers`, of each file that changes anything.
+
+    With `every`, of each file there is, and with the whole digest: it can be held against another run's.
+    """
     lines = []
     for file in files:
-        changes = ", ".join(_changes(file.table))
+        changes = ", ".join(_changes(file.table)) or ("changes nothing" if every else "")
         if changes:
-            lines.append(f"{_seen_from_here(file.path)} sha256:{file.sha256[:_DIGEST_CHARACTERS]}: {changes}")
+            digest = file.sha256 if every else file.sha256[:_DIGEST_CHARACTERS]
+            lines.append(f"{_seen_from_here(file.path)} sha256:{digest}: {changes}")
     return tuple(lines)
 
 
@@ -32,6 +36,8 @@ def _changes(table: Mapping[str, Any]) -> Iterator[str]:
         yield f"requires {', '.join(gate['require']) or 'nothing'}"
     if "must-match" in gate:
         yield "must-match packages"
+    if "max-bad-fraction" in gate:
+        yield f"fleet-wide from {gate['max-bad-fraction']:.4g} on"
     rules, paths = table.get("rules", {}), table.get("paths", {})
     off = [name for name, settings in rules.items() if settings.get("severity") == "off"]
     off += [name for name, level in paths.items() if level == "off"]

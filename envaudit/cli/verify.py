@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from envaudit._version import __version__
 from envaudit.cli import asking
@@ -24,7 +25,7 @@ from envaudit.cli.selection import add_node_options, this_node
 from envaudit.diff import compare_to_reference
 from envaudit.errors import UsageError
 from envaudit.lock.expected import held_against
-from envaudit.model import Fingerprint, Snapshot
+from envaudit.model import Drift, Fingerprint, Snapshot
 from envaudit.model.codec import fingerprint_of_answer
 from envaudit.model.finding import THRESHOLDS
 from envaudit.model.locked import platform_of
@@ -62,26 +63,17 @@ def execute(options: argparse.Namespace) -> int:
     platform = platform_here(options)
     check_is_lock(lock)
     snapshot = _found(options)
-    expected = {node.node: _expected(lock, options, node, platform) for node in snapshot.fingerprints}
-    suffix = f"@{lock.path.rpartition('/')[2]}"
-    pairs = {node.node: held_against(expected[node.node], node) for node in snapshot.fingerprints}
-    drifts = compare_to_reference(
-        {node: pair[0] for node, pair in pairs.items()},
-        {node: pair[1] for node, pair in pairs.items()},
-        basis="lock",
-        suffix=suffix,
-    )
+    drifts, references, text = held_to_lock(lock, snapshot.fingerprints, options, platform)
     also = asking.on_request(options)
     evidence = Evidence(
         fingerprints=snapshot.fingerprints,
         missing=snapshot.missing,
         drifts=drifts,
         sections=(*COMPARED, *also, LOCK),
-        references=tuple(replace(each, node=f"{node}{suffix}") for node, each in expected.items()),
+        references=references,
     )
     findings, verdict, rests_on, aside = judged(evidence, options)
     nodes = tuple(node.node for node in snapshot.fingerprints)
-    text = _amount(lock, list(expected.values()))
     report = Report(
         command="verify",
         tool=__version__,
@@ -95,12 +87,50 @@ def execute(options: argparse.Namespace) -> int:
         outcome=f"{_count(nodes)} as locked, {text}",
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
-        stages=(*rests_on, *_examined(snapshot.fingerprints)),
+        stages=(*rests_on, *examined(snapshot.fingerprints)),
         set_aside=aside,
         fingerprints=snapshot.fingerprints,
     )
     emit(report, options)
     return verdict.exit_code
+
+
+class HeldToLock(NamedTuple):
+    """Nodes held against a lock.
+
+    Attributes:
+        drifts: what is not as locked.
+        references: what the lock asks of each node, under labels such as `node01@train.conda-lock.yml`.
+        text: `12 packages for linux-64`.
+    """
+
+    drifts: tuple[Drift, ...]
+    references: tuple[Fingerprint, ...]
+    text: str
+
+
+def held_to_lock(
+    lock: ForeignFile, nodes: Sequence[Fingerprint], options: argparse.Namespace, platform: str
+) -> HeldToLock:
+    """Each node against what the lock asks of it.
+
+    Args:
+        lock: of any kind that `check_is_lock` takes.
+        nodes: with the sections `COMPARED` and `BESIDE`.
+        options: `platform` and `prefix` of them count.
+        platform: of a node whose machine is not known.
+    """
+    expected = {node.node: _expected(lock, options, node, platform) for node in nodes}
+    suffix = f"@{lock.path.rpartition('/')[2]}"
+    pairs = {node.node: held_against(expected[node.node], node) for node in nodes}
+    drifts = compare_to_reference(
+        {node: pair[0] for node, pair in pairs.items()},
+        {node: pair[1] for node, pair in pairs.items()},
+        basis="lock",
+        suffix=suffix,
+    )
+    references = tuple(replace(each, node=f"{node}{suffix}") for node, each in expected.items())
+    return HeldToLock(drifts, references, _amount(lock, list(expected.values())))
 
 
 def _found(options: argparse.Namespace) -> Snapshot:
@@ -133,7 +163,8 @@ def _found(options: argparse.Namespace) -> Snapshot:
 def _expected(
     lock: ForeignFile, options: argparse.Namespace, found: Fingerprint, platform: str
 ) -> Fingerprint:
-    known = python_of_prefix(options.prefix) if options.prefix else None
+    prefix = getattr(options, "prefix", None)
+    known = python_of_prefix(prefix) if prefix else None
     setting = setting_of_node(found, options.platform or platform_of(found, platform), known)
     return lock.expected(found.node, setting)
 
@@ -157,7 +188,7 @@ def _tables(fingerprint: Fingerprint, section: str) -> list[dict[str, object]]:
     return [table for table in (held.facts.values() if held else ()) if isinstance(table, dict)]
 
 
-def _examined(fingerprints: Sequence[Fingerprint]) -> tuple[Stage, ...]:
+def examined(fingerprints: Sequence[Fingerprint]) -> tuple[Stage, ...]:
     """How many files were looked at, and how; a cache that was of no use is told."""
     counts: dict[str, int] = {}
     for fingerprint in fingerprints:

@@ -32,17 +32,28 @@ Cause = Tuple[str, Tuple[str, ...]]
     why="A node that did not answer may be the one that is wrong.",
 )
 def node_without_answer(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """One finding a cause; nodes that are gone for the same cause stand together."""
+    """One finding a cause; nodes that are gone for the same cause stand together.
+
+    Where the user goes on without so many, that is told, and no more.
+    """
+    # What a baseline has no evidence of is no node that a launch goes on without.
+    gone_now = [node for node in evidence.missing if "@" not in node]
+    is_allowed = 0 < len(gone_now) <= evidence.allowed_missing
     causes: Dict[Tuple[str, str], List[str]] = {}
     for node in sorted(evidence.missing, key=natural_key):
         gone = evidence.missing[node]
         causes.setdefault((gone.kind, gone.why), []).append(node)
     for (kind, why), nodes in causes.items():
+        passed = is_allowed and not any("@" in node for node in nodes)
         yield Found(
-            message="no evidence",
+            message=f"no evidence, as allowed for up to {evidence.allowed_missing}"
+            if passed
+            else "no evidence",
             nodes=tuple(nodes),
             evidence=(f"{kind}: {why}" if why else kind,),
             hint=evidence.missing[nodes[0]].next_step,
+            severity="info" if passed else "",
+            settled=passed,
         )
 
 
@@ -127,6 +138,21 @@ def not_comparable(evidence: Evidence, policy: Policy) -> Iterator[Found]:
             path=drifts[0].path if len(drifts) == 1 else "",
             drifts=tuple(drifts),
         )
+
+
+@rule(
+    "EA906",
+    severity="incomplete",
+    scope="node",
+    title="no baseline",
+    why="Nothing says what this node should be; holding it against the others instead could pass what the "
+    "baseline would not.",
+    how_to_fix="Accept one: envaudit baseline accept --from NODE@latest --tag TAG.",
+)
+def node_without_baseline(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """Nodes that lack the tag which others have."""
+    if evidence.without_baseline:
+        yield Found(f"has no baseline '{evidence.baseline}'", evidence.without_baseline)
 
 
 def _reason(drift: Drift) -> str:

@@ -73,6 +73,9 @@ class Evidence:
         unmatched: what the user asked for alone and no node has a fact of.
         clocks_asked: whether the run was asked how far the clocks are apart.
         gate: whether a job is to start on these nodes now, so that what is busy is an error.
+        allowed_missing: how many nodes the user goes on without.
+        without_baseline: nodes that answered, and that have no baseline of the name that was asked for.
+        baseline: that name.
         claims: rule id → the differences that this rule is to speak of; `judge` deals them out.
         unused_waivers: those that matched nothing; `judge` finds them.
     """
@@ -88,6 +91,9 @@ class Evidence:
     unused_waivers: Tuple[Waiver, ...] = ()
     clocks_asked: bool = False
     gate: bool = False
+    allowed_missing: int = 0
+    without_baseline: Tuple[str, ...] = ()
+    baseline: str = ""
 
     @property
     def everything(self) -> Tuple[Fingerprint, ...]:
