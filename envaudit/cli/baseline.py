@@ -69,7 +69,7 @@ def execute(options: argparse.Namespace) -> int:
     )
     labelled = tuple(replace(each, node=f"{node}@{options.tag}") for node, each in before.items())
     evidence = Evidence(tuple(now.values()), drifts=drifts, references=labelled, comparing=bool(before))
-    findings, verdict, rests_on, hidden = judged(evidence, options)
+    findings, verdict, rests_on, aside = judged(evidence, options)
     first = len(now) - len(before)
     review = f"{counted(len(drifts), 'difference')} from before" if before else "no baseline before"
     if before and first:
@@ -84,7 +84,7 @@ def execute(options: argparse.Namespace) -> int:
         reference=f"{node_set(options.source)}@{options.tag}" if before else "",
         comparing=bool(before),
         stages=(*rests_on, Stage(options.tag, review)),
-        hidden=hidden,
+        set_aside=aside,
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
     )

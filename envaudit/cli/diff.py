@@ -99,7 +99,7 @@ def execute(options: argparse.Namespace) -> int:
         reference=comparison.description,
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
-        hidden=found.hidden,
+        set_aside=found.set_aside,
         fingerprints=comparison.current,
     )
     emit(report, options)

@@ -50,7 +50,7 @@ def execute(options: argparse.Namespace) -> int:
     fingerprint = read.fingerprint(node, setting_of(platform_here(options), options.for_python))
     snapshot = Snapshot((fingerprint,))
     stages = [Stage("read", f"{options.file} as {read.kind.KIND}"), *keep(snapshot, options)]
-    findings, verdict, rests_on, _ = judged(Evidence(snapshot.fingerprints, comparing=False), options)
+    findings, verdict, rests_on, aside = judged(Evidence(snapshot.fingerprints, comparing=False), options)
     report = Report(
         command="import",
         tool=__version__,
@@ -62,6 +62,7 @@ def execute(options: argparse.Namespace) -> int:
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         stages=(*stages, *rests_on),
+        set_aside=aside,
     )
     emit(report, options)
     return verdict.exit_code

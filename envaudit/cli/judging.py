@@ -10,9 +10,10 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 from envaudit.errors import UsageError
 from envaudit.model import Finding, Verdict
 from envaudit.model.nodeset import fold
-from envaudit.report import Stage
+from envaudit.report import SetAside, Stage
 from envaudit.report.summary import switched_off
 from envaudit.rules import Evidence, Judgement, Policy, judgement
+from envaudit.rules.policy import Waiver
 from envaudit.rules.unexamined import unexamined
 from envaudit.rules.waivers import Waived
 
@@ -24,13 +25,13 @@ class Judged(NamedTuple):
         findings: worst first, without what is waived.
         verdict: over them.
         stages: a line for each file of policy that changed something, and for each waiver that was used.
-        hidden: how many findings the policy has switched off.
+        set_aside: the findings that a waiver or the policy has taken out.
     """
 
     findings: Tuple[Finding, ...]
     verdict: Verdict
     stages: Tuple[Stage, ...]
-    hidden: int
+    set_aside: Tuple[SetAside, ...]
 
 
 def judged(evidence: Evidence, options: argparse.Namespace, *, full: bool = False) -> Judged:
@@ -47,7 +48,11 @@ def judged(evidence: Evidence, options: argparse.Namespace, *, full: bool = Fals
     if hidden:
         names = " ".join(dict.fromkeys(each.rule for each in hidden))
         stages += (Stage("hidden", f"{switched_off(len(hidden))} by the policy: {names}"),)
-    return Judged(found.findings, Verdict.of(found.findings, policy.fail_on), stages, len(hidden))
+    set_aside = (
+        *(SetAside(each.finding, "waiver", _waiver_words(each.waiver)) for each in found.waived),
+        *(SetAside(each, "policy", "switched off by the policy") for each in hidden),
+    )
+    return Judged(found.findings, Verdict.of(found.findings, policy.fail_on), stages, set_aside)
 
 
 def _hidden(evidence: Evidence, found: Judgement, policy: Policy) -> Tuple[Finding, ...]:
@@ -98,8 +103,8 @@ def policy_of(options: argparse.Namespace, *, full: bool = False) -> Policy:
         return Policy(fail_on=fail_on or Policy.fail_on, today=today, full=full)
     settings = configuration.of(options)
     chosen: Dict[str, Any] = {"fail_on": fail_on or settings.gate.fail_on, "full": full}
-    if settings.gate.require is not None:
-        chosen["require"] = settings.gate.require
+    require = Policy.require if settings.gate.require is None else settings.gate.require
+    chosen["require"] = tuple(dict.fromkeys((*require, *(getattr(options, "require", None) or ()))))
     if not settings.policy:
         return Policy(today=today, **chosen)
     from envaudit.cli import policyfile
@@ -117,10 +122,12 @@ def _waived_stages(waived: Sequence[Waived]) -> Tuple[Stage, ...]:
         waiver = of_one[0].waiver
         nodes = {node for each in of_one for node in each.finding.nodes}
         where = f" on {fold(nodes)}" if nodes else ""
-        stages.append(
-            Stage("waived", f"{waiver.rule}{where} until {waiver.expires}: {waiver.reason} ({waiver.owner})")
-        )
+        stages.append(Stage("waived", f"{waiver.rule}{where} {_waiver_words(waiver)}"))
     return tuple(stages)
+
+
+def _waiver_words(waiver: Waiver) -> str:
+    return f"until {waiver.expires}: {waiver.reason} ({waiver.owner})"
 
 
 def unexamined_stages(evidence: Evidence, policy: Policy) -> Tuple[Stage, ...]:

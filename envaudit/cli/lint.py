@@ -45,7 +45,7 @@ def execute(options: argparse.Namespace) -> int:
     captured_at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     section = section_of([read_source(path) for path in paths])
     fingerprint = Fingerprint("", "import", captured_at, __version__, {section.name: section})
-    findings, verdict, rests_on, _ = judged(Evidence((fingerprint,), comparing=False), options)
+    findings, verdict, rests_on, aside = judged(Evidence((fingerprint,), comparing=False), options)
     report = Report(
         command="lint",
         tool=__version__,
@@ -57,6 +57,7 @@ def execute(options: argparse.Namespace) -> int:
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         stages=rests_on,
+        set_aside=aside,
     )
     emit(report, options)
     return verdict.exit_code

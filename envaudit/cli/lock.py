@@ -24,7 +24,7 @@ from envaudit.lock.sourcefile import SourceFile, read_source
 from envaudit.lock.virtual import VirtualPackages, virtual_packages
 from envaudit.model import Finding, Fingerprint, Section
 from envaudit.model.finding import THRESHOLDS, Verdict
-from envaudit.report import Report, Stage
+from envaudit.report import Report, SetAside, Stage
 from envaudit.rules import Evidence
 from envaudit.store import atomic_write
 
@@ -87,11 +87,33 @@ def execute(options: argparse.Namespace) -> int:
         outcome=told.outcome,
         comparing=False,
         stages=told.stages,
+        set_aside=told.set_aside,
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
     )
     emit(report, options)
     return told.verdict.exit_code
+
+
+def freshness_of(path: str, settings: configuration.Lock) -> Section:
+    """What `envaudit lock --check` looks at, of a conda-lock.yml: has anything changed since it was made?
+
+    Its sources are those of the configuration, else those that it names itself.
+
+    Raises:
+        InputError: the lock, or a source of it, cannot be read.
+        UsageError: a source that has faults, or none at all.
+    """
+    asked = argparse.Namespace(
+        sources=[],
+        output=path,
+        names=None,
+        platform=[],
+        channel_priority=None,
+        cuda=None,
+        virtual_packages=None,
+    )
+    return _Run(asked, settings).freshness()
 
 
 class _Told(NamedTuple):
@@ -101,6 +123,7 @@ class _Told(NamedTuple):
     verdict: Verdict
     stages: tuple[Stage, ...]
     outcome: str
+    set_aside: tuple[SetAside, ...]
 
 
 class _Run:
@@ -115,16 +138,21 @@ class _Run:
 
     def check(self) -> _Told:
         """Freshness alone."""
-        from envaudit.lock.freshness import freshness_section
-
         if self.options.update or self.options.force:
             raise UsageError("--check writes nothing: it goes with neither --update nor --force")
+        findings, verdict, rests_on, aside = self._judged(self.freshness())
+        return _Told(findings, verdict, rests_on, f"{self.output} is fresh", aside)
+
+    def freshness(self) -> Section:
+        """What has changed since the lock was made."""
+        from envaudit.lock.freshness import freshness_section
+
         lock = read_lock(self.output)
         sources = self._sources(lock)
         for source in sources:
             source.check()
         virtual = self._virtual(None) if self._chooses_virtual() else None
-        section = freshness_section(
+        return freshness_section(
             lock,
             sources,
             platforms=self._named_platforms(),
@@ -132,18 +160,17 @@ class _Run:
             priority=self._priority() or "",
             table=self.table,
         )
-        findings, verdict, rests_on, _ = self._judged(section)
-        return _Told(findings, verdict, rests_on, f"{self.output} is fresh")
 
     def make(self) -> _Told:
         """Judge the sources, solve, audit, write."""
         existing = read_lock(self.output) if self.options.update else None
         sources = self._sources(existing)
         envfile = section_of(sources)
-        findings, verdict, rests_on, _ = self._judged(envfile)
+        findings, verdict, rests_on, aside = self._judged(envfile)
         if any(finding.severity == "error" for finding in findings) and not self.options.force:
             self.about = ", ".join(source.path for source in sources)
-            return _Told(findings, verdict, (*rests_on, Stage("lock", f"not solved, {self._left()}")), "")
+            stages = (*rests_on, Stage("lock", f"not solved, {self._left()}"))
+            return _Told(findings, verdict, stages, "", aside)
         for source in sources:
             source.check()
         _demand_writable(self.output, sources)
@@ -171,20 +198,20 @@ class _Run:
         began = time.monotonic()
         with shown_solve(request.platforms) as progress:
             made = make_lock(request, progress)
-        findings, verdict, rests_on, _ = self._judged(envfile, *made.sections)
+        findings, verdict, rests_on, aside = self._judged(envfile, *made.sections)
         solved = ", ".join(_counted(platform, *counts) for platform, counts in made.counts.items())
         stages = [*rests_on, Stage("solve", solved or "no solution", time.monotonic() - began)]
         failed = any(finding.severity == "error" for finding in findings)
         if made.data is None or (failed and not self.options.force):
             stages.append(Stage("lock", self._left()))
-            return _Told(findings, verdict, tuple(stages), "")
+            return _Told(findings, verdict, tuple(stages), "", aside)
         unchanged = _holds(self.output, made.data)
         if not unchanged:
             atomic_write(self.output, made.data)
         written = "is as it was" if unchanged else "written"
         if verdict.failed:
             stages.append(Stage("lock", f"{self.output} {written}" + (" (--force)" if failed else "")))
-        return _Told(findings, verdict, tuple(stages), f"{self.output} {written}: {solved}")
+        return _Told(findings, verdict, tuple(stages), f"{self.output} {written}: {solved}", aside)
 
     def _judged(self, *sections: Section) -> Judged:
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -60,7 +60,7 @@ def execute(options: argparse.Namespace) -> int:
     shown, missing = snapshot.fingerprints, snapshot.missing
     stages = _write(snapshot, sections, options.output) if options.output else ()
     evidence = Evidence(shown, missing, sections=tuple(options.section) or None, comparing=False)
-    findings, verdict, rests_on, _ = judged(evidence, options)
+    findings, verdict, rests_on, aside = judged(evidence, options)
     report = Report(
         command="show",
         tool=__version__,
@@ -74,6 +74,7 @@ def execute(options: argparse.Namespace) -> int:
         verbose=options.verbose,
         facts=shown,
         stages=(*stages, *rests_on),
+        set_aside=aside,
     )
     emit(report, options)
     return verdict.exit_code

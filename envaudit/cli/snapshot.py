@@ -74,7 +74,7 @@ def execute(options: argparse.Namespace) -> int:
         sections=(*options.section, *asking.on_request(options)) if options.section else None,
         comparing=False,
     )
-    findings, verdict, rests_on, _ = judged(evidence, options)
+    findings, verdict, rests_on, aside = judged(evidence, options)
     nodes = tuple(fingerprint.node for fingerprint in snapshot.fingerprints)
     sections = {name for fingerprint in snapshot.fingerprints for name in fingerprint.sections}
     report = Report(
@@ -89,6 +89,7 @@ def execute(options: argparse.Namespace) -> int:
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         stages=(*stages, *rests_on),
+        set_aside=aside,
         fingerprints=snapshot.fingerprints,
     )
     emit(report, options)

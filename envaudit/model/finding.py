@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Iterable, Tuple
 
 from envaudit.errors import EXIT_FINDINGS, EXIT_INCOMPLETE, EXIT_PASS
@@ -61,18 +61,26 @@ class Verdict:
     """FAIL > INCOMPLETE > PASS over a run's findings.
 
     `failed` and `incomplete` may both hold; the exit code is then FAIL's and both are printed.
+    `fail_on` is the key of `THRESHOLDS` that it was judged by; two verdicts are equal without it.
     """
 
     failed: bool
     incomplete: bool
+    fail_on: str = field(default="error", compare=False)
 
     @classmethod
     def of(cls, findings: Iterable[Finding], fail_on: str = "error") -> Verdict:
         """Fold findings; `fail_on` is a key of `THRESHOLDS`."""
         severities = {finding.severity for finding in findings}
         return cls(
-            failed=not severities.isdisjoint(THRESHOLDS[fail_on]), incomplete="incomplete" in severities
+            failed=not severities.isdisjoint(THRESHOLDS[fail_on]),
+            incomplete="incomplete" in severities,
+            fail_on=fail_on,
         )
+
+    def fails(self, finding: Finding) -> bool:
+        """Whether this finding alone would make the run fail."""
+        return finding.severity in THRESHOLDS[self.fail_on]
 
     @property
     def name(self) -> str:

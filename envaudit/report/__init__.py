@@ -71,6 +71,40 @@ class Clock:
 
 
 @dataclass(frozen=True)
+class RuleText:
+    """What the register says of a rule.
+
+    Attributes:
+        id: `EA214`.
+        severity: by default.
+        title: what is wrong, in a few words.
+        why: why that matters for training.
+        how_to_fix: a whole sentence; empty where it depends on the case.
+    """
+
+    id: str
+    severity: str
+    title: str
+    why: str = ""
+    how_to_fix: str = ""
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A finding that does not count, since somebody wants it so: never one of `Report.findings`.
+
+    Attributes:
+        finding: as it would count, with the nodes that it is set aside for.
+        how: `waiver`, or `policy` where a rule or a path is switched off.
+        words: until when, why, and who says so, in one line.
+    """
+
+    finding: Finding
+    how: str
+    words: str
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything a format may print.
 
@@ -94,12 +128,17 @@ class Report:
         timeline: history to show, oldest first.
         stages: the steps of the command.
         clocks: clocks to show.
-        hidden: how many findings the policy has switched off.
+        set_aside: findings that a waiver or the policy has taken out.
         clock_basis: what their offsets are relative to: `median` of all, the middle of a `pair`, this
             machine's clock (`here`), or nothing (`alone`).
         checks: devices whose numbers were checked.
         fingerprints: what was read of `nodes`, for the formats that show each of them: they print no
             fact of it, unlike of `facts`.
+        rules: the register's words for the rules of `findings` and `set_aside`, by id.
+        host: the machine that the command ran on; empty where that is not told.
+        started_at: UTC, `2026-11-30T10:00:00Z`; empty where that is not told.
+        held_against: the file that the nodes were held against, as its reader would find it:
+            `conda-lock.yml`; for formats that show each finding in a file.
     """
 
     command: str
@@ -121,9 +160,18 @@ class Report:
     stages: Tuple[Stage, ...] = ()
     clocks: Tuple[Clock, ...] = ()
     clock_basis: str = "alone"
-    hidden: int = 0
+    set_aside: Tuple[SetAside, ...] = ()
     checks: Tuple[CheckedDevice, ...] = ()
     fingerprints: Tuple[Fingerprint, ...] = ()
+    rules: Mapping[str, RuleText] = field(default_factory=dict)
+    host: str = ""
+    started_at: str = ""
+    held_against: str = ""
+
+    @property
+    def hidden(self) -> int:
+        """How many findings the policy has switched off."""
+        return sum(each.how == "policy" for each in self.set_aside)
 
     @property
     def exit_code(self) -> int:
@@ -137,4 +185,4 @@ class Report:
         return fragment(self)
 
 
-__all__ = ["Clock", "Moment", "Report", "Stage"]
+__all__ = ["Clock", "Moment", "Report", "RuleText", "SetAside", "Stage"]
