@@ -80,7 +80,12 @@ def _key(finding: Finding) -> Tuple[str, Tuple[str, ...], str]:
 
 def _policy_stages(options: argparse.Namespace) -> Tuple[Stage, ...]:
     settings = getattr(options, "configuration", None)
-    if settings is None or not settings.policy:
+    if settings is None:
+        from envaudit.cli import compiled
+
+        held = compiled.policy()
+        return tuple(Stage("policy", line) for line in held.lines) if held is not None else ()
+    if not settings.policy:
         return ()
     from envaudit.cli.policywords import policy_lines
 
@@ -100,7 +105,13 @@ def policy_of(options: argparse.Namespace, *, full: bool = False) -> Policy:
                 where=f"--config {options.config}",
                 next_step="Leave it out, or install the package: pip install envaudit.",
             ) from None
-        return Policy(fail_on=fail_on or Policy.fail_on, today=today, full=full)
+        if getattr(options, "policy", None):
+            raise UsageError(
+                "this one-file form reads no TOML",
+                where=f"--policy {options.policy}",
+                next_step="Compile it in: envaudit bundle --policy FILE -o envaudit.pyz.",
+            ) from None
+        return _compiled_policy(options, today=today, full=full)
     settings = configuration.of(options)
     chosen: Dict[str, Any] = {"fail_on": fail_on or settings.gate.fail_on, "full": full}
     require = Policy.require if settings.gate.require is None else settings.gate.require
@@ -110,6 +121,21 @@ def policy_of(options: argparse.Namespace, *, full: bool = False) -> Policy:
     from envaudit.cli import policyfile
 
     return policyfile.policy_of(settings.policy, today=today, **chosen)
+
+
+def _compiled_policy(options: argparse.Namespace, *, today: str, full: bool) -> Policy:
+    """What was compiled into the one-file form."""
+    from envaudit.cli import compiled
+
+    held = compiled.policy()
+    policy = Policy() if held is None else held.policy
+    return replace(
+        policy,
+        fail_on=getattr(options, "fail_on", None) or policy.fail_on,
+        require=tuple(dict.fromkeys((*policy.require, *(getattr(options, "require", None) or ())))),
+        today=today,
+        full=full,
+    )
 
 
 def _waived_stages(waived: Sequence[Waived]) -> Tuple[Stage, ...]:

@@ -13,9 +13,10 @@ import marshal
 import os
 import struct
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.machinery import SourceFileLoader
+from types import MappingProxyType
 
 from envaudit.errors import NeededError
 from envaudit.transport.boot import OLDEST_PYTHON, Payload, payload_of
@@ -72,6 +73,7 @@ NODE_SIDE = (
             "baselines",
             "check",
             "comparing",
+            "compiled",
             "diff",
             "explain",
             "gate",
@@ -122,13 +124,17 @@ def node_side(patterns: Sequence[str] = NODE_SIDE) -> tuple[str, ...]:
     )
 
 
-def build_bundle() -> bytes:
+def build_bundle(compiled: Mapping[str, bytes] = MappingProxyType({})) -> bytes:
     """The one-file form: runs as `python envaudit.pyz snapshot` on every Python from 3.8 on.
+
+    Args:
+        compiled: further files of the package, by path in it: `compiled/policy.json`.
 
     Raises:
         NeededError: `pynvml` is not installed beside envaudit.
     """
     files = {name: _read(path) for name, path in _sources(NODE_SIDE, CARRIED).items()}
+    files.update({f"{PACKAGE}/{path}": data for path, data in compiled.items()})
     words = ".".join(map(str, OLDEST_PYTHON))
     files["__main__.py"] = _MAIN.format(oldest=OLDEST_PYTHON, words=words).encode("ascii")
     return _zip_of(files, prefix=_SHEBANG, level=9)
