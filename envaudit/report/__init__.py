@@ -139,6 +139,7 @@ class Report:
         started_at: UTC, `2026-11-30T10:00:00Z`; empty where that is not told.
         held_against: the file that the nodes were held against, as its reader would find it:
             `conda-lock.yml`; for formats that show each finding in a file.
+        suggestions: commands that take bad nodes out; none of them was run.
     """
 
     command: str
@@ -167,6 +168,7 @@ class Report:
     host: str = ""
     started_at: str = ""
     held_against: str = ""
+    suggestions: Tuple[str, ...] = ()
 
     @property
     def hidden(self) -> int:

@@ -55,6 +55,8 @@ def envelope(report: Report) -> Dict[str, Any]:
             "basis": report.clock_basis,
             "nodes": {clock.node: _clock(clock) for clock in report.clocks},
         }
+    if report.suggestions:
+        document["suggestions"] = list(report.suggestions)
     if report.checks:
         checks: Dict[str, Dict[str, Any]] = {}
         for device in report.checks:

@@ -12,7 +12,7 @@ from envaudit.report import Report, Stage
 from envaudit.report.checks import check_lines
 from envaudit.report.clocks import clock_lines
 from envaudit.report.facts import fact_lines
-from envaudit.report.lines import Line, Span, line
+from envaudit.report.lines import Line, Span, line, plain_text
 from envaudit.report.screen import printable, shortened
 from envaudit.report.summary import header_lines, shared_basis, verdict_lines
 from envaudit.report.timeline import timeline_lines
@@ -59,12 +59,19 @@ def layout(report: Report) -> List[Line]:
         *(_block(nodes, findings, basis, report) for nodes, findings in _blocks(report.findings)),
         fact_lines(report.facts, report.sections, report.verbose),
         timeline_lines(report.timeline, report.verbose),
+        # As they are, from the first column on: they are there to be copied.
+        [line(printable(command)) for command in report.suggestions],
     ]
     lines: List[Line] = []
     for part in parts:
         if part:
             lines += [*part, ()]
     return [*lines, *verdict_lines(report)]
+
+
+def finding_lines(finding: Finding, report: Report) -> List[str]:
+    """What a report says of one finding, below the nodes that it is about; no line has a control in it."""
+    return [plain_text(each) for each in _block(finding.nodes, [finding], "", report)]
 
 
 def _blocks(findings: Sequence[Finding]) -> Iterator[Tuple[Tuple[str, ...], List[Finding]]]:
