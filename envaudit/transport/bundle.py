@@ -35,13 +35,12 @@ WIRE_SIDE = (
 )
 
 # What it needs besides where its numbers are checked: sent only then.
-CHECKS_SIDE = ("checks/*.py",)
+CHECKS_SIDE = ("checks/*.py", "control/*.py", "errors.py")
 
 # What runs on a node's Python 3.8 and is carried in the one-file form.
 NODE_SIDE = (
     *WIRE_SIDE,
     *CHECKS_SIDE,
-    "errors.py",
     "model/*.py",
     "store/*.py",
     "diff/*.py",
@@ -82,6 +81,7 @@ NODE_SIDE = (
             "main",
             "output",
             "progress",
+            "prolog",
             "references",
             "rules",
             "selection",
