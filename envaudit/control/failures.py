@@ -1,0 +1,46 @@
+"""How a member fails to join its hub, or loses it."""
+
+from __future__ import annotations
+
+from envaudit.control import link
+from envaudit.errors import EXIT_INCOMPLETE, EnvauditError
+
+# What a hub's code means, in this side's own words.
+REFUSALS = {
+    link.VERSION: "it is of another version of envaudit",
+    link.TOKEN: "it has another token",
+    link.INDEX: "it expects fewer supervisors",
+    link.TAKEN: "another supervisor has this number already",
+    link.PROTOCOL: "it did not understand this supervisor",
+}
+
+
+class HubUnreachable(EnvauditError):
+    """No hub was found within the time."""
+
+    exit_code = EXIT_INCOMPLETE
+    meaning = "incomplete: the hub was not reached"
+
+
+class HubRefused(EnvauditError):
+    """The hub does not take this member.
+
+    Attributes:
+        code: one of `envaudit.control.link`: version, token, index, taken, protocol.
+    """
+
+    exit_code = EXIT_INCOMPLETE
+    meaning = "incomplete: the hub refused"
+
+    def __init__(self, code: str, where: str, next_step: str) -> None:
+        super().__init__(
+            "the hub refuses", where=where, why=REFUSALS.get(code, "no reason"), next_step=next_step
+        )
+        self.code = code
+
+
+class HubLost(EnvauditError):
+    """The connection to the hub is over, and not because this member said goodbye."""
+
+    exit_code = EXIT_INCOMPLETE
+    meaning = "incomplete: the hub was lost"
