@@ -24,6 +24,7 @@ SCHEMA = 1
 SECTION_SCHEMAS: Mapping[str, int] = {
     "checks": 1,
     "clock": 1,
+    "collectives": 1,
     "conda": 1,
     "cuda": 1,
     "deep": 1,

@@ -10,7 +10,7 @@ import errno
 import json
 import os
 import stat
-from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
 
 from envaudit.probe import child, program
 from envaudit.probe.answer import Answer
@@ -79,6 +79,7 @@ class Context:
         self.node = node or {}
         self._commands: Mapping[str, Mapping[str, Any]] = self.node.get("commands", {})
         self._denied: Tuple[str, ...] = tuple(self.node.get("denied", ()))
+        self._answers: Dict[str, Answer] = {}
 
     @classmethod
     def of_fixture(cls, folder: str) -> Context:
@@ -116,6 +117,19 @@ class Context:
     def await_interpreter(self, tell: Callable[[], Mapping[str, Any]]) -> None:
         """Say where the interpreter's words come from once a section asks for them."""
         self._interpreter = tell
+
+    def section(self, name: str) -> Answer:
+        """What another section says of this node; it is read once in this process.
+
+        Raises:
+            ImportError: there is none of that name.
+            Exception: whatever that section raises.
+        """
+        if name not in self._answers:
+            from envaudit.probe import registry  # it lists this folder, which few sections need
+
+            self._answers[name] = registry.load_section(name).read(self)
+        return self._answers[name]
 
     def real(self, path: str) -> str:
         """Where an absolute path of the node lies on this machine."""

@@ -25,9 +25,13 @@ DEFAULT_DEADLINE_S = 5.0
 # Section to its module.
 ON_REQUEST = {
     "checks": "envaudit.checks.section",
+    "collectives": "envaudit.checks.collectives.section",
     "deep": "envaudit.probe.deep",
     "integrity": "envaudit.probe.integrity",
 }
+
+# What is read in the process of another section and behind it, for that one may read it in its course.
+BEHIND = {"checks": "collectives"}
 
 # Sections that do not want to know how the interpreter describes itself: it is not started for them.
 ASK_NO_INTERPRETER = frozenset({"clock"})

@@ -83,8 +83,13 @@ def _chains(names: List[str]) -> List[List[str]]:
         module = sys.modules.get(f"{sections.__name__}.{name}")
         return float(getattr(module, "DEADLINE_S", registry.DEFAULT_DEADLINE_S)), name
 
-    ordered = sorted(names, key=patience)
-    return [ordered[first::_CHILDREN] for first in range(min(_CHILDREN, len(ordered)))]
+    behind = {name: first for name, first in registry.BEHIND.items() if {name, first}.issubset(names)}
+    ordered = sorted((name for name in names if name not in behind), key=patience)
+    chains = [ordered[first::_CHILDREN] for first in range(min(_CHILDREN, len(ordered)))]
+    for name, first in behind.items():
+        chain = next(each for each in chains if first in each)
+        chain.insert(chain.index(first) + 1, name)
+    return chains
 
 
 def _load_ahead(names: List[str]) -> None:
@@ -341,7 +346,7 @@ def _read_section(name: str, context: Context, fd: int, latest: float) -> Dict[s
         _say(fd, {"schema": schema, "deadline_s": deadline_s})
         if _is_shared(context):
             return row_of(name, schema, _stamp().read(name, context, module.read))
-        return row_of(name, schema, module.read(context))
+        return row_of(name, schema, context.section(name))
     except InterpreterUnknown as error:
         return error_row(name, schema, f"the interpreter did not describe itself: {error}")
     except Exception as error:  # a section never raises out of the probe

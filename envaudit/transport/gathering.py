@@ -28,6 +28,9 @@ from envaudit.transport.tree import Relay, by_interpreter, draws_tree
 # A gateway that falls silent would hold a tree for good; each wave of nodes gets this much more.
 _SLACK_S = 15.0
 
+# The sections whose code is sent only where they are asked for.
+_CHECKING = {"checks", "collectives"}
+
 # Open files besides the nodes' pipes: the engine's, the caller's, and a program that is being started.
 _OTHER_FILES = 40
 
@@ -67,7 +70,7 @@ def _ask(
     request_of: Callable[[str, bool], Request] | None = None,
 ) -> Snapshot:
     """One round; `request_of(node, through_tree)` is what a node is asked where they are not asked alike."""
-    parcel = Parcel(compressed=transport.remote, checks="checks" in (*request.sections, *request.also))
+    parcel = Parcel(compressed=transport.remote, checks=bool(_CHECKING & {*request.sections, *request.also}))
 
     def through(node: str, outcome: str) -> None:
         if progress is not None:
@@ -83,6 +86,8 @@ def _ask(
             nonce = shared if with_tree else new_nonce()
             measure = _measure(transport, request, timebase, with_tree=with_tree)
             asked = request_of(target.node, with_tree) if request_of else request
+            if target.node in request.own and not with_tree:
+                asked = asked._replace(options={**asked.options, **request.own[target.node]})
             talks.append(
                 Conversation(transport, target, asked, parcel, __version__, nonce, through, timebase, measure)
             )

@@ -42,6 +42,8 @@ class Request(NamedTuple):
         every_node: whether each node reads its environment itself, also one that nodes share.
         prefix: the environment on the node that its interpreter reads without executing anything of
             it, in place of its own.
+        own: by node, options of that node alone, beside those of all; what goes through gateways is the
+            same for all nodes, and lacks them.
     """
 
     sections: tuple[str, ...] = ()
@@ -53,6 +55,7 @@ class Request(NamedTuple):
     pings: Effort = PASSING
     every_node: bool = False
     prefix: str | None = None
+    own: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def for_probe(self, *, launch: str, tool: str, python: str) -> dict[str, Any]:
         """The request as the probe reads it."""

@@ -1,0 +1,133 @@
+"""Section `collectives`: what the collectives of a run came to, as every node of it tells. On request only.
+
+Facts, which all nodes that stayed to the end share:
+
+    ended      how the run ended: "done", "mismatch", "missing", ... (`model/collective.py`)
+    requested  whether it was asked for by name
+    world      ranks, 0 where it did not come to that
+    backend    "nccl" or "gloo"; null where nothing was started
+    authenticated   whether the hub knew its members by a token
+    asked      the plan; equal work has equal words here
+    cases      {"all_reduce/sum/fp32/65537+1": {"status": "ok"}, ...}; a wrong one has `wrong_ranks`
+    suspects   [{"kind", "ranks", "nodes", "link", "sure", "how"}], the likeliest first
+    parameters digest of the parameters after the step of DDP, equal on all ranks; null without one
+
+Notes:
+    ended      {"kind", "text", "ranks", "nodes", "victims", "stderr"}
+    ranks      [{"rank", "node", "local_rank", "device"}]
+    mismatches [{"what", "values": {value: [nodes]}, "severity", "text"}]
+    reasons    {case: why}, for every status but "ok"
+    figures    {"items": {case: {"algbw", "busbw" (thousandths of 10⁹ B/s), "median_ns"}}, "straggler",
+               "latency_ns", "links": {"0-1": thousandths of 10⁹ B/s}}
+    clock      {node: [offset_ns, bound_ns]} from the hub's clock
+    road       {rank: ...} of the ranks of this node (`road.py`)
+    mtu        the row of this node (`mtu.py`), where it was asked for
+    supervisors, took_ms
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from envaudit.checks.collectives.asked import Asked, asked_of
+from envaudit.checks.collectives.hello import hello_of
+from envaudit.checks.collectives.supervising import (
+    Said,
+    alone,
+    layout_of,
+    machine_of,
+    ms_since,
+    of_one_rank,
+    supervise_ranks,
+)
+
+SCHEMA = 1
+# The run's own times are what end it; the node's deadline stands above this one.
+DEADLINE_S = 24 * 3600.0
+
+_TEXT_MAX = 2000
+_STDERR_MAX = 4000
+
+
+class Answer(NamedTuple):
+    """What a section says; the probe has a like one (`probe/answer.py`)."""
+
+    status: str
+    facts: Dict[str, Any]
+    notes: Mapping[str, Any] = {}
+    errors: Sequence[str] = ()
+
+
+def read(context: Any) -> Answer:
+    """Take part in the run that the options describe; with one rank say that nothing was tested."""
+    if context.static or not context.live:
+        return Answer("error", {}, {}, ("nothing of this environment is executed: no rank was started",))
+    began = time.monotonic()
+    asked = asked_of(context.options)
+    machine = machine_of(str(context.interpreter["executable"]), context.environ, context.workdir)
+    layout = layout_of(machine, asked.local_ranks, asked.names)
+    if alone(asked, layout):
+        said = Said(of_one_rank(), {}, None)
+    else:
+        hub = (asked.seat.host, asked.seat.port)
+        hello = hello_of(_reader(context), context.environ, machine.cards, hub)
+        before = (lambda: context.section("checks")) if asked.kernels else None
+        said = supervise_ranks(asked, layout, hello, machine, before)
+    return answer_of(asked, said, took_ms=ms_since(began))
+
+
+def answer_of(asked: Asked, said: Said, *, took_ms: int) -> Answer:
+    """The section of a result."""
+    result = said.result
+    reasons = {name: row["reason"] for name, row in result["cases"].items() if row.get("reason")}
+    facts = {
+        "ended": result["ended"]["kind"],
+        "requested": asked.requested,
+        "world": result["world"],
+        "backend": result["backend"],
+        "authenticated": result["authenticated"],
+        "asked": asked.plan.to_json(),
+        "cases": {name: _case(row) for name, row in result["cases"].items()},
+        "suspects": result["suspects"],
+        "parameters": result["parameters"],
+    }
+    notes = {
+        "ended": {
+            **result["ended"],
+            "text": str(result["ended"].get("text") or "")[:_TEXT_MAX],
+            "stderr": str(result["ended"].get("stderr") or "")[-_STDERR_MAX:],
+        },
+        "ranks": result["ranks"],
+        "mismatches": result["mismatches"],
+        "unknown": result.get("unknown") or {},
+        "reasons": reasons,
+        "figures": result["figures"],
+        "clock": result["clock"],
+        "road": said.road,
+        "supervisors": result["supervisors"],
+        "took_ms": {**result["took_ms"], "all": took_ms},
+    }
+    if asked.mtu:
+        notes["mtu"] = said.mtu
+    return Answer("ok", facts, notes)
+
+
+def _case(row: Mapping[str, Any]) -> Dict[str, Any]:
+    said: Dict[str, Any] = {"status": row["status"]}
+    if row["status"] != "ok" and row.get("wrong_ranks"):
+        said["wrong_ranks"] = row["wrong_ranks"]
+    return said
+
+
+def _reader(context: Any) -> Any:
+    """Gives other sections' facts and notes; what cannot be read is not known."""
+
+    def read_section(name: str) -> Tuple[Mapping[str, Any], Mapping[str, Any]]:
+        try:
+            answer: Optional[Any] = context.section(name)
+        except Exception:  # whatever a section raises, its facts are not known then
+            answer = None
+        return ({}, {}) if answer is None else (answer.facts, answer.notes)
+
+    return read_section

@@ -1,0 +1,187 @@
+"""One supervisor's part in a run, from joining the hub to the result: MTU, kernels, collectives.
+
+The same for a node that is asked over a transport, and for a process of a launch.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+from envaudit.checks.cards import Card, Cards
+from envaudit.checks.collectives import mtu
+from envaudit.checks.collectives.asked import LOOPBACK, Asked
+from envaudit.checks.collectives.coordinator import Coordinator
+from envaudit.checks.collectives.layout import Layout
+from envaudit.checks.collectives.member import Member
+from envaudit.checks.collectives.result import own_result
+from envaudit.checks.collectives.road import NcclLogs
+from envaudit.checks.readiness import gpus_of_machine
+from envaudit.checks.supervise import Started
+from envaudit.control.client import Client, HubLost, HubRefused, HubUnreachable
+from envaudit.control.hub import Hub
+from envaudit.control.meeting import Meeting
+
+NOT_TESTED, UNREACHABLE = "not_tested", "unreachable"
+# Path MTUs are searched in a few rounds of packets, however many nodes there are.
+MTU_S = 15.0
+
+Say = Callable[[Hub], None]
+Go = Callable[[Client], None]
+
+
+class Machine(NamedTuple):
+    """What a supervisor starts its ranks with.
+
+    Attributes:
+        started: how workers are started.
+        cards: the GPUs that torch will see, in its order.
+        environ: of the audited work.
+    """
+
+    started: Started
+    cards: Sequence[Card]
+    environ: Mapping[str, str]
+
+
+class Said(NamedTuple):
+    """What came of it here.
+
+    Attributes:
+        result: of the run (`coordinator.py`).
+        road: of the ranks of this node, by rank.
+        mtu: this node's row; None where it was not probed.
+    """
+
+    result: Dict[str, Any]
+    road: Dict[str, Any]
+    mtu: Optional[Dict[str, Any]]
+
+
+def machine_of(interpreter: str, environ: Mapping[str, str], workdir: str) -> Machine:
+    """This machine, as its work is started on it."""
+    cards, _ = Cards.open()
+    try:
+        visible = (cards.visible(environ) if cards else None) or []
+        busy = {place: cards.busy(card) for place, card in enumerate(visible)} if cards else {}
+    finally:
+        if cards:
+            cards.close()
+    started = Started(
+        interpreter=interpreter,
+        environ=dict(environ),
+        cwd=workdir if os.path.isdir(workdir) else "/",
+        gpus=len(visible) if visible else gpus_of_machine(),
+        busy={place: f"the GPU is busy: {who}" for place, who in busy.items() if who},
+    )
+    return Machine(started, visible, environ)
+
+
+def layout_of(machine: Machine, local_ranks: int, names: Sequence[str] = ()) -> Layout:
+    """The ranks of a node: as many as it is asked for, else one a GPU, and one without; a GPU each."""
+    count = local_ranks or max(1, machine.started.gpus)
+    on_gpu = 0 < count <= machine.started.gpus
+    devices = tuple(f"cuda:{place}" if on_gpu else "cpu" for place in range(count))
+    return Layout(local_ranks=count, devices=devices, names=tuple(names))
+
+
+def supervise_ranks(
+    asked: Asked,
+    layout: Layout,
+    hello: Mapping[str, Any],
+    machine: Machine,
+    before: Optional[Callable[[], Any]] = None,
+    *,
+    conduct: Optional[Say] = None,
+    attend: Optional[Go] = None,
+) -> Said:
+    """Meet, and take part until the result; no worker is left, whatever happens.
+
+    Args:
+        asked: what is run, and where.
+        layout: this supervisor's ranks.
+        hello: the facts that are compared first.
+        machine: with which they are started.
+        before: what is done between comparing and the collectives, while others do the same.
+        conduct: what the hub does once the result is out, in index 0.
+        attend: what each member does then.
+
+    Raises:
+        UsageError: in index 0, the hub's port is taken.
+    """
+    limits = asked.limits
+    row: List[Optional[Dict[str, Any]]] = [None]
+    result: Optional[Dict[str, Any]] = None
+
+    def talk(hub: Hub) -> None:
+        missing = hub.join(limits.join_s)
+        if asked.mtu:
+            mtu.conduct(hub, MTU_S)
+        if asked.collectives:
+            Coordinator(hub, asked.plan, limits, layout.names).run(missing)
+        if conduct is not None:
+            conduct(hub)
+
+    with NcclLogs(wanted=any(device.startswith("cuda") for device in layout.devices)) as logs:
+        started = machine.started._replace(environ={**machine.started.environ, **logs.environ})
+        try:
+            with Meeting(asked.seat, asked.token, {}, limits.join_s, talk) as meeting:
+                if asked.mtu:
+                    row[0] = _probe_mtu(meeting.client, hello, limits.join_s, probes=layout.local_rank == 0)
+                if asked.collectives:
+                    before_s = float(asked.kernels_s) if before else 0.0
+                    member = Member(meeting.client, layout, hello, started, limits, before, before_s)
+                    result = member.run()
+                else:
+                    result = own_result(NOT_TESTED, "collectives were not asked for")
+                if attend is not None:
+                    attend(meeting.client)
+        except (HubUnreachable, HubRefused) as error:
+            result = own_result(UNREACHABLE, str(error), asked.names[:1])
+        except HubLost as error:
+            result = result or own_result("hub_lost", f"the hub is gone: {error}")
+        assert result is not None
+        own = {each["rank"] for each in result["ranks"] if each["node"] == asked.seat.node}
+        return Said(result, logs.read(result["world"], own), row[0])
+
+
+def alone(asked: Asked, layout: Layout) -> bool:
+    """Whether there is nobody to talk to."""
+    return asked.seat.count == 1 and layout.local_ranks == 1
+
+
+def of_one_rank() -> Dict[str, Any]:
+    """The result of a run that has one rank: it tests no collective."""
+    result = own_result(NOT_TESTED, "one rank has nobody to talk to")
+    result["world"] = result["supervisors"] = 1
+    return result
+
+
+def _probe_mtu(
+    client: Client, hello: Mapping[str, Any], join_s: float, *, probes: bool
+) -> Optional[Dict[str, Any]]:
+    interface = hello.get("interface")
+    place: Mapping[str, Any] = interface if isinstance(interface, dict) else {}
+    address = str(place.get("address") or "") if probes else ""
+    if address.startswith("127.") or address == "::1":
+        # The hub's own node comes to it by loopback, which is no way to another node.
+        address = ""
+    return mtu.attend(client, address, str(place.get("name") or ""), join_s + MTU_S)
+
+
+def ms_since(began: float) -> int:
+    """Milliseconds since a monotonic time."""
+    return int((time.monotonic() - began) * 1000)
+
+
+__all__ = [
+    "LOOPBACK",
+    "Machine",
+    "Said",
+    "alone",
+    "layout_of",
+    "machine_of",
+    "of_one_rank",
+    "supervise_ranks",
+]
