@@ -22,6 +22,7 @@ COMMANDS: Dict[str, str] = {
     "clock": "how far the clocks of nodes are apart, and what keeps them",
     "import": "a foreign report or lock as a snapshot: collect_env, pip, conda, uv, pixi",
     "check": "run operations whose right answer is known, on every GPU of this machine or of nodes",
+    "run": "gate, run a command, and record the nodes as good or failed by how it ended",
     "gate": "one verdict before a launch: lock, nodes, rules, clocks, numbers",
     "log": "what changed on a node, and when",
     "store": "verify or prune the store",
