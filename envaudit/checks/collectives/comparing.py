@@ -163,24 +163,28 @@ def _card(facts: Mapping[str, Any], ordinal: str) -> Mapping[str, Any]:
 
 
 def _interfaces(claims: Mapping[int, Claim]) -> List[Dict[str, Any]]:
-    """A loopback interface is right where all ranks are on one node, and there alone."""
-    if len({claim.node for claim in claims.values()}) < 2:
-        return []
+    """An interface must be there, and a loopback one is right only where all ranks are on one node."""
+    one_node = len({claim.node for claim in claims.values()}) < 2
     wrong: Dict[str, List[str]] = {}
     right: Dict[str, List[str]] = {}
+    absent = False
     for index in sorted(claims):
         interface = claims[index].facts.get("interface")
-        if not isinstance(interface, dict) or not interface.get("address"):
+        if not isinstance(interface, dict):
             continue
-        said = f"{interface.get('name') or '?'} {interface['address']}"
-        if is_loopback(str(interface["address"])):
-            _note(wrong, said, claims[index].node)
-        else:
-            _note(right, str(interface.get("name") or "?"), claims[index].node)
+        name, address = interface.get("name"), str(interface.get("address") or "")
+        if name and not address:
+            absent = True
+            _note(wrong, f"{name}, which is not there", claims[index].node)
+        elif address and is_loopback(address) and not one_node:
+            _note(wrong, f"{name or '?'} {address}", claims[index].node)
+        elif address:
+            _note(right, str(name or "?"), claims[index].node)
     if not wrong:
         return []
-    text = "a loopback interface reaches no other node: look at GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME"
-    return [_row("interface", {**right, **wrong}, ERROR, f"{text} and /etc/hosts")]
+    text = "an interface without an address" if absent else "a loopback interface reaches no other node"
+    text += ": look at GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME and /etc/hosts"
+    return [_row("interface", {**right, **wrong}, ERROR, text)]
 
 
 def is_loopback(address: str) -> bool:

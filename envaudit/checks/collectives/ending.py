@@ -9,7 +9,7 @@ entered and none comes out, the network.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 DONE = "done"
 MISMATCH = "mismatch"
@@ -263,10 +263,12 @@ def ranks_text(sights: Sequence[Sight]) -> str:
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
-def members_text(there: Mapping[int, str], count: int) -> str:
-    """Who came to the hub and who did not, by node where the node is known."""
+def members_text(there: Mapping[int, str], count: int, names: Sequence[str] = ()) -> str:
+    """Who came to the hub and who did not, by node where the node is known, else by its number."""
     nodes = list(dict.fromkeys(there[index] for index in sorted(there)))
-    lacking: List[str] = [str(index) for index in range(count) if index not in there]
-    shown = ", ".join(lacking[:16]) + (f" and {len(lacking) - 16} more" if len(lacking) > 16 else "")
-    came = ", ".join(nodes[:16]) + (f" and {len(nodes) - 16} more" if len(nodes) > 16 else "")
-    return f"{len(there)} of {count} came to the hub ({came}); missing: {shown}"
+    lacking = [names[each] if each < len(names) else str(each) for each in range(count) if each not in there]
+    return f"{len(there)} of {count} came to the hub ({_cut(nodes)}); missing: {_cut(lacking)}"
+
+
+def _cut(words: Sequence[str]) -> str:
+    return ", ".join(words[:16]) + (f" and {len(words) - 16} more" if len(words) > 16 else "")

@@ -1,0 +1,193 @@
+"""The workers of one supervisor: started together, heard line by line, ended for certain.
+
+Their lines (`rank.py`) are handed on to the hub, gathered: at most one message a worker and quarter of a
+second, but for the last words of one, which go at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import time
+from typing import Any, Callable, Dict, List, Mapping
+
+from envaudit.checks import launch
+from envaudit.checks.piped import READ_BYTES, NotItsLines, Piped, how_it_ended
+from envaudit.checks.supervise import Started
+
+Send = Callable[[str, Mapping[str, Any]], None]
+
+WORKER = "envaudit.checks.collectives.rank"
+EVERY_S = 0.25
+# Below the limit of a frame (control/codec.py), with room for what is around it.
+_LINES_BYTES = 1 << 18
+
+# What PyTorch and its libraries do when a peer is gone (torch.distributed, "Other NCCL environment
+# variables"); what the user has set stays.
+_ENVIRONMENT = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+    "NCCL_ASYNC_ERROR_HANDLING": "1",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+}
+
+
+class _Worker(Piped):
+    """One process, and what of it was not handed on yet."""
+
+    def __init__(self, key: int, process: Any) -> None:
+        super().__init__(process)
+        self.key = key
+        self.progress: List[Any] = []
+        self.moved = False
+        self.lines: List[Dict[str, Any]] = []
+        self.through = False
+        self.explained = False
+
+
+class Workers:
+    """All workers of this supervisor.
+
+    Args:
+        started: how they are started.
+        selector: of the supervisor's loop, which calls `listen` for what it reports of them.
+        cache: a folder for what compilers make.
+        send: hands a message to the hub.
+    """
+
+    def __init__(self, started: Started, selector: selectors.BaseSelector, cache: str, send: Send) -> None:
+        self._started = started
+        self._selector = selector
+        self._cache = cache
+        self._send = send
+        self._round = 0
+        self._workers: Dict[int, _Worker] = {}
+        self._reported_at = 0.0
+        self._every_s = EVERY_S
+
+    def launch(self, order: Mapping[str, Any]) -> None:
+        """Starts what the hub orders: {"round", "seconds", "every_ms", "tasks": [[key, task], ...]}."""
+        self.end_all()
+        self._round = int(order["round"])
+        self._every_s = int(order["every_ms"]) / 1000
+        seconds = float(order["seconds"])
+        for key, task in order["tasks"]:
+            try:
+                process = launch.start(
+                    self._started.interpreter,
+                    {**_ENVIRONMENT, **self._started.environ},
+                    self._started.cwd,
+                    seconds,
+                    self._cache,
+                    WORKER,
+                )
+            except OSError as error:
+                self._gone(int(key), f"{self._started.interpreter}: {error.strerror}", False, "")
+                continue
+            worker = self._workers[int(key)] = _Worker(int(key), process)
+            worker.register(self._selector)
+            worker.send(task)
+
+    def listen(self, key: selectors.SelectorKey) -> None:
+        """Reads one of their pipes."""
+        worker: _Worker = key.data
+        if self._workers.get(worker.key) is not worker:
+            return
+        try:
+            chunk = os.read(key.fd, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        if key.fileobj is worker.process.stderr:
+            worker.complain(chunk)
+            if not chunk:
+                self._selector.unregister(key.fileobj)
+        elif chunk:
+            self._hear(worker, chunk)
+        else:
+            self._ended(worker)
+
+    def report(self) -> None:
+        """Hands on what has come since the last time, unless that was just now."""
+        now = time.monotonic()
+        if now - self._reported_at < self._every_s:
+            return
+        self._reported_at = now
+        moved = {str(each.key): each.progress for each in self._workers.values() if each.moved}
+        if moved:
+            self._send("col.progress", {"round": self._round, "at": moved})
+        for worker in self._workers.values():
+            worker.moved = False
+            self._hand_on(worker)
+
+    def end_all(self) -> None:
+        """No worker is left."""
+        workers, self._workers = list(self._workers.values()), {}
+        for worker in workers:
+            if worker.process.poll() is None:
+                worker.process.kill()
+        for worker in workers:
+            worker.unregister(self._selector)
+            worker.end()
+
+    def _hear(self, worker: _Worker, chunk: bytes) -> None:
+        try:
+            for said in worker.hear(chunk):
+                self._take(worker, said)
+        except NotItsLines as error:
+            self._drop(worker)
+            self._gone(worker.key, str(error), False, worker.complaints())
+
+    def _take(self, worker: _Worker, said: Dict[str, Any]) -> None:
+        if "heartbeat" in said:
+            worker.progress = [said.get(name) for name in ("heartbeat", "entered", "finished", "at")]
+            worker.moved = True
+            return
+        worker.lines.append(said)
+        if "end" in said or "error" in said:
+            worker.through = "end" in said
+            worker.explained = True
+            self._hand_on(worker)
+
+    def _hand_on(self, worker: _Worker) -> None:
+        lines, worker.lines = worker.lines, []
+        chunk: List[Dict[str, Any]] = []
+        size = 0
+        for line in lines:
+            length = len(json.dumps(line))
+            if chunk and size + length > _LINES_BYTES:
+                self._send("col.said", {"round": self._round, "key": worker.key, "lines": chunk})
+                chunk, size = [], 0
+            chunk.append(line)
+            size += length
+        if chunk:
+            self._send("col.said", {"round": self._round, "key": worker.key, "lines": chunk})
+
+    def _ended(self, worker: _Worker) -> None:
+        """Its pipe is closed: it left, or something ended it."""
+        worker.drain_complaints()
+        status = self._drop(worker)
+        self._hand_on(worker)
+        if worker.through:
+            return
+        told = "" if worker.explained else how_it_ended(status)
+        self._gone(worker.key, told, status == -signal.SIGABRT, worker.complaints())
+
+    def _drop(self, worker: _Worker) -> int:
+        self._workers.pop(worker.key, None)
+        worker.unregister(self._selector)
+        try:
+            # Its standard output is closed, so that it leaves by itself if it still runs at all: its own
+            # status tells more than the signal that would end it.
+            worker.process.wait(timeout=0.2)
+        except Exception:  # noqa: S110 - it is ended below
+            pass
+        return worker.end()
+
+    def _gone(self, key: int, told: str, aborted: bool, stderr: str) -> None:
+        self._send(
+            "col.gone",
+            {"round": self._round, "key": key, "exit": told, "aborted": aborted, "stderr": stderr},
+        )
