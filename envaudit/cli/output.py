@@ -5,14 +5,30 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 import sys
-from typing import List, Tuple
+import time
+from dataclasses import replace
+from typing import Dict, List, Optional, Tuple
 
 from envaudit.errors import NeededError, UsageError
-from envaudit.report import Report
+from envaudit.report import Report, RuleText
 from envaudit.store import atomic_write
 
-FORMATS = ("text", "plain", "json")
+FORMATS = ("text", "plain", "json", "junit", "sarif", "github", "html", "prometheus")
+
+# What a format needs besides the standard library: module → the package that has it.
+_NEEDED: Dict[str, Tuple[str, str]] = {
+    "text": ("rich", "rich"),
+    "junit": ("junitparser", "junitparser"),
+    "html": ("jinja2", "jinja2"),
+    "prometheus": ("prometheus_client", "prometheus-client"),
+}
+# Those that tell of a rule what the register says.
+_WITH_RULES = ("junit", "sarif", "github", "html")
+# The node exporter runs as a user of its own, whatever the umask of the job that writes.
+_MODES = {"prometheus": 0o644}
+_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
@@ -30,40 +46,47 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_output_options(options: argparse.Namespace) -> None:
-    """Refuse a wrong `--report` before any node is asked.
+    """Refuse what could not be written in the end before any node is asked.
 
     Raises:
-        UsageError: no `=`, an unknown format, or a file that would be written twice.
-        NeededError: the folder of a report does not exist or cannot be written.
+        UsageError: no `=`, an unknown format, one that is not to be had here, or a file that would be
+            written twice.
+        NeededError: the folder of a report does not exist or cannot be written, or a folder stands
+            where the report should.
     """
     output = getattr(options, "output", None)
     taken = {os.path.realpath(output)} if output else set()
-    for _, path in _reports(options):
+    for name, path in _reports(options):
+        _demand_format(name)
         if os.path.realpath(path) in taken:
             raise UsageError(f"{path} would be written twice", where="--report")
         taken.add(os.path.realpath(path))
-        folder = os.path.dirname(os.path.abspath(path))
-        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-            raise NeededError("is no folder that can be written", where=folder)
+        _demand_writable(path)
+    if options.format:
+        _demand_format(options.format)
+    step = _step_summary(options)
+    if step:
+        _demand_writable(step)
 
 
 def emit(report: Report, options: argparse.Namespace) -> None:
     """Write the report files, then print the report."""
+    report = _with_the_run(report, options)
     for name, path in _reports(options):
-        atomic_write(path, render(report, name, color=False).encode("utf-8", "backslashreplace"))
-    write(render(report, options.format or default_format(), color=not os.environ.get("NO_COLOR")))
+        data = render(report, name, color=False).encode("utf-8", "backslashreplace")
+        atomic_write(path, data, mode=_MODES.get(name))
+    step = _step_summary(options)
+    if step:
+        _append_summary(report, step)
+    name = options.format or default_format()
+    text = render(report, name, color=not os.environ.get("NO_COLOR"))
+    write(_inert(text) if os.environ.get("GITHUB_ACTIONS") and name in ("text", "plain") else text)
 
 
 def render(report: Report, name: str, *, color: bool) -> str:
     """A report in one format; `color` matters to `text` alone."""
-    try:
-        module = importlib.import_module(f"envaudit.report.{name}")
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"format '{name}' is not to be had here",
-            why=f"no module {error.name}",
-            next_step="Use --format plain, or install the package: pip install envaudit.",
-        ) from None
+    _demand_format(name)
+    module = importlib.import_module(f"envaudit.report.{name}")
     return str(module.render(report, color=color) if name == "text" else module.render(report))
 
 
@@ -81,6 +104,16 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
+def _inert(text: str) -> str:
+    """A log for GitHub's runner without commands to it: `::` where a line begins, `##[` anywhere."""
+    return re.sub(r"(?m)^(\s*):(?=:)", r"\1\\x3a", text).replace("##[", "##\\x5b")
+
+
+def _asked(options: argparse.Namespace) -> List[str]:
+    """The formats of a run, without the default."""
+    return [*([options.format] if options.format else []), *(name for name, _ in _reports(options))]
+
+
 def _reports(options: argparse.Namespace) -> List[Tuple[str, str]]:
     pairs = []
     for text in options.report:
@@ -91,3 +124,68 @@ def _reports(options: argparse.Namespace) -> List[Tuple[str, str]]:
             )
         pairs.append((name, path))
     return pairs
+
+
+def _demand_format(name: str) -> None:
+    """Refuse a format whose module this form does not carry, or whose library is not installed."""
+    module, package = _NEEDED.get(name, ("", ""))
+    if not importlib.util.find_spec(f"envaudit.report.{name}"):
+        why = "this one-file form does not carry it"
+        package = "envaudit"
+    elif module and not importlib.util.find_spec(module):
+        why = f"it needs the package {package}"
+    else:
+        return
+    raise UsageError(
+        f"format '{name}' is not to be had here",
+        why=why,
+        next_step=f"Use --format plain or json, or install it: pip install {package}.",
+    )
+
+
+def _demand_writable(path: str) -> None:
+    if os.path.isdir(path):
+        raise NeededError("is a folder, expected a file to write", where=path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        return  # a pipe or a terminal is written to as it is
+    # Where a link leads, unless it stands for an open file: /dev/stdout.
+    target = os.path.abspath(path) if path.startswith(("/dev/", "/proc/")) else os.path.realpath(path)
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise NeededError("is no folder that can be written", where=folder)
+
+
+def _with_the_run(report: Report, options: argparse.Namespace) -> Report:
+    """The report with what a format may say of the run and may not find out by itself."""
+    asked = _asked(options)
+    if report.started_at or not set(asked) - {"text", "plain", "json"}:
+        return report
+    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - report.elapsed_s))
+    rules = _rule_texts() if set(asked) & set(_WITH_RULES) else {}
+    return replace(report, started_at=began, host=os.uname().nodename, rules=rules)
+
+
+def _rule_texts() -> Dict[str, RuleText]:
+    from envaudit.rules import all_rules
+
+    return {
+        rule.id: RuleText(rule.id, rule.severity, rule.title, rule.why, rule.how_to_fix)
+        for rule in all_rules()
+    }
+
+
+def _step_summary(options: argparse.Namespace) -> Optional[str]:
+    """The file that GitHub shows as the summary of a step, where its format is asked for."""
+    return os.environ.get(_SUMMARY) if "github" in _asked(options) else None
+
+
+def _append_summary(report: Report, path: str) -> None:
+    """Append, as the commands of one step share the file."""
+    from envaudit.report.github import summary
+    from envaudit.store.files import write_failure
+
+    try:
+        with open(path, "ab") as stream:
+            stream.write(summary(report).encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise write_failure(path, error) from error

@@ -134,7 +134,8 @@ class Report:
         checks: devices whose numbers were checked.
         fingerprints: what was read of `nodes`, for the formats that show each of them: they print no
             fact of it, unlike of `facts`.
-        rules: the register's words for the rules of `findings` and `set_aside`, by id.
+        rules: the register's words for rules, by id; formats that tell of rules want those of all
+            `findings` and `set_aside`.
         host: the machine that the command ran on; empty where that is not told.
         started_at: UTC, `2026-11-30T10:00:00Z`; empty where that is not told.
         held_against: the file that the nodes were held against, as its reader would find it:

@@ -8,7 +8,7 @@ from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding
 from envaudit.model.nodeset import fold
 from envaudit.report import Report
-from envaudit.report.lines import Line, Span, line
+from envaudit.report.lines import Line, Span, line, plain_text
 from envaudit.report.screen import printable
 
 
@@ -50,6 +50,11 @@ def verdict_lines(report: Report) -> List[Line]:
     if not lines:
         lines.append(line(Span("PASS", "good"), f" {_pass_text(report)}, {took}"))
     return lines
+
+
+def verdict_texts(report: Report) -> List[str]:
+    """The lines of the verdict without styles."""
+    return [plain_text(each) for each in verdict_lines(report)]
 
 
 def _fail_line(report: Report, took: str) -> Line:

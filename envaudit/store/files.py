@@ -35,25 +35,25 @@ _NEXT_STEPS = {
 }
 
 
-def atomic_write(path: str, data: bytes) -> None:
+def atomic_write(path: str, data: bytes, mode: Optional[int] = None) -> None:
     """Put `data` under `path`, replacing what is there; readers see the old or the new file whole.
 
-    A symbolic link is followed, an existing file's permissions are kept, and what is no regular
-    file (`/dev/stdout`, a pipe) is written to as it is.
+    A symbolic link is followed, and what is no regular file (`/dev/stdout`, a pipe) is written to as it
+    is. The file has the permissions `mode` whatever the umask; without it an existing file keeps its own.
 
     Raises:
         NeededError: disk full, no permission, no such folder; `path` is as it was before.
     """
     try:
-        mode = _mode_of(path)
-        if _is_device(path, mode):
+        present = _mode_of(path)
+        if _is_device(path, present):
             with open(path, "wb") as stream:
                 stream.write(data)
             return
         target = os.path.realpath(path)
         folder = os.path.dirname(target)
         remove_abandoned(folder)
-        with _temporary(folder, data, mode) as temporary:
+        with _temporary(folder, data, present if mode is None else mode) as temporary:
             os.replace(temporary, target)
         sync_folder(folder)
     except OSError as error:
