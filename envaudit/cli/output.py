@@ -158,11 +158,16 @@ def _demand_writable(path: str) -> None:
 def _with_the_run(report: Report, options: argparse.Namespace) -> Report:
     """The report with what a format may say of the run and may not find out by itself."""
     asked = _asked(options)
-    if report.started_at or not set(asked) - {"text", "plain", "json"}:
+    if not set(asked) - {"text", "plain", "json"}:
         return report
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - report.elapsed_s))
     rules = _rule_texts() if set(asked) & set(_WITH_RULES) else {}
-    return replace(report, started_at=began, host=os.uname().nodename, rules=rules)
+    return replace(
+        report,
+        started_at=report.started_at or began,
+        host=report.host or os.uname().nodename,
+        rules=report.rules or rules,
+    )
 
 
 def _rule_texts() -> Dict[str, RuleText]:

@@ -90,6 +90,7 @@ def execute(options: argparse.Namespace) -> int:
         stages=(*rests_on, *examined(snapshot.fingerprints)),
         set_aside=aside,
         fingerprints=snapshot.fingerprints,
+        held_against=lock.path,
     )
     emit(report, options)
     return verdict.exit_code
@@ -194,8 +195,8 @@ def examined(fingerprints: Sequence[Fingerprint]) -> tuple[Stage, ...]:
     for fingerprint in fingerprints:
         section = fingerprint.sections.get(INTEGRITY)
         examined = section.notes.get("examined") if section else None
-        if section and isinstance(examined, int):
-            mode = str(section.facts.get("mode"))
+        mode = section.facts.get("mode") if section else None
+        if isinstance(mode, str) and isinstance(examined, int):
             counts[mode] = counts.get(mode, 0) + examined
     words = {"hash": "hashed", "size": "of the size recorded, or named", "cached": "hashed, now or before"}
     return tuple(Stage("files", f"{count} {words.get(mode, mode)}") for mode, count in sorted(counts.items()))
