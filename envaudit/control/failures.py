@@ -11,6 +11,8 @@ REFUSALS = {
     link.TOKEN: "it has another token",
     link.INDEX: "it expects fewer supervisors",
     link.TAKEN: "another supervisor has this number already",
+    link.LATE: "it has begun without this supervisor",
+    link.ENDED: "it has ended",
     link.PROTOCOL: "it did not understand this supervisor",
 }
 
@@ -26,7 +28,8 @@ class HubRefused(EnvauditError):
     """The hub does not take this member.
 
     Attributes:
-        code: one of `envaudit.control.link`: version, token, index, taken, protocol.
+        code: one of `envaudit.control.link`: version, token, index, taken, late,
+            ended, protocol.
     """
 
     exit_code = EXIT_INCOMPLETE

@@ -21,7 +21,7 @@ from collections import Counter, deque
 from typing import Any, Deque, Dict, List, Set
 
 from envaudit.control import codec
-from envaudit.control.link import FOREIGN, INDEX, PROTOCOL, TAKEN, Link, Refused
+from envaudit.control.link import ENDED, FOREIGN, INDEX, LATE, PROTOCOL, TAKEN, Link, Refused
 from envaudit.control.listening import descriptors_for, listen
 from envaudit.control.member import Event, Member, Refusal, Refusals
 from envaudit.control.stream import Stream
@@ -37,7 +37,7 @@ MESSAGE_S = 20.0
 # A member that takes nothing of what waits for it for so long, or for which so much waits, is gone.
 UNREAD_S = 20.0
 MAX_UNREAD_BYTES = 2 * codec.MAX_TO_MEMBER_BYTES
-# Of one member's messages no more than this waits for the caller.
+# Of what all members say no more than this, and one message, waits for the caller.
 MAX_QUEUED_BYTES = 8 * codec.MAX_TO_HUB_BYTES
 # Strangers beside those who are expected: beyond that the host with most of them loses its oldest.
 SPARE_STRANGERS = 64
@@ -78,9 +78,10 @@ class Hub:
         self._events: Deque[Event] = deque()
         self._ahead_ns = time.time_ns() - time.monotonic_ns()
         self._tidied_at = 0.0
-        self._stopped = False
+        self._stopped = self._closing = False
         self._listens = True
-        self._partial_bytes = 0
+        self._begun = False
+        self._partial_bytes = self._queued_bytes = 0
         descriptors_for(2 * expected + SPARE_STRANGERS)
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = socket.socketpair()
@@ -93,17 +94,19 @@ class Hub:
     def join(self, seconds: float) -> List[int]:
         """Wait until all are there; the indices that are missing when the time is over.
 
-        What members say meanwhile waits for `poll`.
+        What members say meanwhile waits for `poll`. Who comes later is refused.
 
         Raises:
             HubClosed: `stop` was called.
         """
         deadline = time.monotonic() + seconds
+        self._begun = False
         while len(self.members) < self.expected:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 break
             self._turn(left_s)
+        self._begun = True
         return [index for index in range(self.expected) if index not in self.members]
 
     def poll(self, seconds: float) -> List[Event]:
@@ -118,8 +121,8 @@ class Hub:
             self._turn(deadline - time.monotonic())
         events = list(self._events)
         self._events.clear()
-        for index in {event.index for event in events} & self._links.keys():
-            self._links[index].queued_bytes = 0
+        self._queued_bytes = 0
+        self._resume()
         return events
 
     def send(self, index: int, kind: str, body: Any = None) -> bool:
@@ -144,14 +147,14 @@ class Hub:
 
     def close(self, seconds: float = _GOODBYE_S) -> None:
         """Say goodbye, let what was sent arrive, and let go of everything within that time."""
-        if self._selector.get_map() is None:
+        if self._closing:
             return
+        self._closing = True
         deadline = time.monotonic() + seconds
-        self._stopped = False
         self._forget(self._listener)
         self._listener.close()
         for link in list(self._strangers):
-            self._refuse(link, Refused(PROTOCOL, "the hub has ended"))
+            self._refuse(link, Refused(ENDED, "the hub has ended"))
         self.broadcast("_bye")
         ended: Set[Link] = set()
         while self._links and time.monotonic() < deadline:
@@ -159,6 +162,8 @@ class Hub:
                 if not link.stream.waiting_bytes and link not in ended:
                     link.stream.end()
                     ended.add(link)
+            self._events.clear()
+            self._queued_bytes = 0
             self._turn(min(0.1, max(0.0, deadline - time.monotonic())))
         for link in list(self._links.values()):
             self._drop(link, "the hub has ended")
@@ -187,7 +192,7 @@ class Hub:
 
     def _turn(self, seconds: float) -> None:
         """One round: whatever is ready now, or the first thing that becomes ready."""
-        if self._stopped:
+        if self._stopped and not self._closing:
             raise HubClosed
         for key, mask in self._selector.select(max(0.0, min(seconds, _TIDY_S))):
             if isinstance(key.data, Link):
@@ -218,7 +223,7 @@ class Hub:
         heard = False
         while not heard:
             before = link.partial_bytes
-            if not before and self._partial_bytes > MAX_PARTIAL_BYTES:
+            if link.joined and self._is_full(before):
                 self._paused.add(link)
                 return
             data = link.stream.take()
@@ -236,30 +241,36 @@ class Hub:
             if link.error:
                 raise Refused(PROTOCOL, link.error)
 
+    def _is_full(self, partial_bytes: int) -> bool:
+        """Whether a member has to wait that has so much of a message here."""
+        if self._queued_bytes > MAX_QUEUED_BYTES:
+            return True
+        return not partial_bytes and self._partial_bytes > MAX_PARTIAL_BYTES
+
+    def _resume(self) -> None:
+        """Listen again to those who had to wait; that nothing was heard of them was not their fault."""
+        if not self._paused or self._queued_bytes or self._partial_bytes > MAX_PARTIAL_BYTES // 2:
+            return
+        paused, self._paused = self._paused, set()
+        for link in paused:
+            self.members[link.index].heard_at = time.monotonic()
+            self._watch(link)
+
     def _deliver(self, link: Link, messages: List[codec.Message], received_bytes: int) -> None:
         if link in self._strangers:
             self._strangers.discard(link)
             self._links[link.index] = link
-            self.members[link.index] = Member(
-                link.index,
-                link.node,
-                link.hello,
-                link.stream.address,
-                time.monotonic(),
-                link.pings.offset_ns,
-                link.pings.bound_ns,
-            )
+            self.members[link.index] = link.member()
         member = self.members[link.index]
         member.received_bytes += received_bytes
         for message in messages:
             member.heard_at = time.monotonic()
             if message.kind == "_bye":
-                member.left = GOODBYE
-            elif not message.kind.startswith("_"):
-                link.queued_bytes += message.size_bytes
+                self._drop(link, GOODBYE)
+                return
+            if not message.kind.startswith("_"):
+                self._queued_bytes += message.size_bytes
                 self._events.append(Event(link.index, message.kind, message.body))
-        if link.queued_bytes > MAX_QUEUED_BYTES:
-            raise Refused(PROTOCOL, "it says more than anybody can listen to")
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
@@ -269,6 +280,8 @@ class Hub:
                 return
             except OSError:
                 # No descriptors are left: listen again when some may have come back.
+                if self._strangers:
+                    self._make_room()
                 self._forget(self._listener)
                 self._listens = False
                 return
@@ -294,6 +307,8 @@ class Hub:
             raise Refused(INDEX, f"index {index}, where {self.expected} are expected")
         if index in self.members:
             raise Refused(TAKEN, f"index {index} for the second time")
+        if self._begun:
+            raise Refused(LATE, f"index {index} after the others had begun")
 
     def _tidy(self, now: float) -> None:
         """What takes too long is ended; who has heard nothing for a while is told that the hub lives."""
@@ -304,13 +319,10 @@ class Hub:
                 self._drop(link, "it does not read what is sent to it")
             elif link.partial_since and now - link.partial_since > MESSAGE_S and link not in self._paused:
                 self._drop(link, "a message of it did not come to its end")
-            elif now - link.said_at > _BEAT_S:
+            elif now - link.said_at > _BEAT_S and not self._closing:
                 self._send([link.index], "_beat", None)
-        if self._paused and self._partial_bytes < MAX_PARTIAL_BYTES // 2:
-            paused, self._paused = self._paused, set()
-            for link in paused:
-                self._watch(link)
-        if not self._listens and self._listener.fileno() >= 0:
+        self._resume()
+        if not self._listens and not self._closing:
             self._listens = True
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 

@@ -22,6 +22,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from envaudit.control import codec
 from envaudit.control.clocks import Pings
+from envaudit.control.member import Member
 from envaudit.control.stream import Stream
 
 # Why a hub refuses: what the member says about it is its own words, never the hub's.
@@ -30,6 +31,8 @@ VERSION = "version"
 TOKEN = "token"  # noqa: S105
 INDEX = "index"
 TAKEN = "taken"
+LATE = "late"
+ENDED = "ended"
 PROTOCOL = "protocol"
 
 MAX_NODE_CHARACTERS = 253
@@ -61,7 +64,6 @@ class Link:
         pings: what is known of its clock.
         joined: whether all of the above is done.
         host: where it comes from.
-        queued_bytes: how much of what it said waits for the hub's caller.
         said_at: monotonic time of the last message to it.
         partial_since: since when a message is half here, 0 where none is.
         watched: what the hub's selector watches.
@@ -84,7 +86,6 @@ class Link:
         self.hello: Dict[str, Any] = {}
         self.pings = Pings(ahead_ns)
         self.joined = False
-        self.queued_bytes = 0
         self.said_at = self.born
         self.partial_since = 0.0
         self.watched = 0
@@ -124,6 +125,18 @@ class Link:
         if self._opener.error and not heard:
             raise Refused(PROTOCOL if self.index >= 0 else TOKEN, self._opener.error)
         return heard
+
+    def member(self) -> Member:
+        """Who this is, once it has joined."""
+        return Member(
+            index=self.index,
+            node=self.node,
+            hello=self.hello,
+            address=self.stream.address,
+            heard_at=time.monotonic(),
+            offset_ns=self.pings.offset_ns,
+            bound_ns=self.pings.bound_ns,
+        )
 
     @property
     def error(self) -> str:

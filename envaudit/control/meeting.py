@@ -94,6 +94,8 @@ class Meeting:
             )
         except BaseException:
             self._end_hub(0.0)
+            if self._failure is not None:
+                raise self._failure from None
             raise
         return self
 

@@ -10,7 +10,8 @@ from typing import Deque, Iterable, Optional
 # A peer whose machine is gone without a word: asked after 5 s of silence, given up 6 s later. What
 # was sent and is not acknowledged is given up after 15 s (TCP_USER_TIMEOUT in the kernel's tcp.h).
 _IDLE_S, _EVERY_S, _PROBES, _UNACKNOWLEDGED_MS = 5, 2, 3, 15_000
-_TAKEN_AT_ONCE = 256 * 1024
+# Below the size from which the C library maps memory anew for each read.
+_TAKEN_AT_ONCE = 64 * 1024
 
 
 class Stream:
@@ -72,7 +73,7 @@ class Stream:
                 self._waiting[0] = self._waiting[0][sent:]
 
     def take(self) -> Optional[bytes]:
-        """What has arrived, at most a quarter of a mebibyte: b"" at its end, None where nothing is there.
+        """What has arrived, at most 64 KiB: b"" at its end, None where nothing is there.
 
         Raises:
             OSError: the connection is broken.
