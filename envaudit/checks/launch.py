@@ -14,10 +14,11 @@ from typing import Dict, List, Mapping, Optional, Tuple
 import envaudit
 
 GRACE_S = 2
+WORKER = "envaudit.checks.worker"
 
 # prctl(2): PR_SET_PDEATHSIG is 1. The alarm has the default action and is what ends a worker inside a
 # library call that never returns to Python, whoever died above it. The probe bounds its own children's
-# memory; a GPU's buffers need more. Arguments: the package's place, the parent, the seconds.
+# memory; a GPU's buffers need more. Arguments: the package's place, the parent, the seconds, the module.
 _BOOT = """\
 import sys
 if sys.path and sys.path[0] == "" and not getattr(sys.flags, "safe_path", False):
@@ -39,8 +40,8 @@ resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 sys.path.insert(0, place)
 import envaudit
 sys.path.remove(place)
-from envaudit.checks.worker import main
-main()
+from importlib import import_module
+import_module(sys.argv[4]).main()
 """
 
 _IN_MEMORY = "/proc/self/fd/"
@@ -52,7 +53,12 @@ def package_place() -> str:
 
 
 def start(
-    interpreter: str, environ: Mapping[str, str], cwd: Optional[str], seconds: float, cache: str
+    interpreter: str,
+    environ: Mapping[str, str],
+    cwd: Optional[str],
+    seconds: float,
+    cache: str,
+    module: str = WORKER,
 ) -> subprocess.Popen[bytes]:
     """A worker that waits for its task on standard input; unbuffered pipes for all three streams.
 
@@ -62,12 +68,14 @@ def start(
         cwd: the working directory, None for this process's own.
         seconds: after which it ends itself.
         cache: where compilers put what they make; they make the folder, too.
+        module: whose `main` it runs.
 
     Raises:
         OSError: it cannot be started.
     """
     place = package_place()
-    argv: List[str] = [interpreter, "-B", "-c", _BOOT, place, str(os.getpid()), str(int(seconds) + GRACE_S)]
+    alarm_s = str(int(seconds) + GRACE_S)
+    argv: List[str] = [interpreter, "-B", "-c", _BOOT, place, str(os.getpid()), alarm_s, module]
     handed: Tuple[int, ...] = ()
     if place.startswith(_IN_MEMORY):
         handed = (int(place[len(_IN_MEMORY) :]),)

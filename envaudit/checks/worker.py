@@ -52,17 +52,8 @@ def main() -> None:
     """Read the task, run it, leave without running what torch would do at its exit."""
     out = os.dup(1)
     os.dup2(2, 1)
-
-    whole = threading.Lock()
-
-    def say(what: Mapping[str, Any]) -> None:
-        line = memoryview(json.dumps(what, ensure_ascii=True).encode("ascii") + b"\n")
-        # A line longer than PIPE_BUF would take a heartbeat in its middle.
-        with whole:
-            while line:
-                line = line[os.write(out, line) :]
-
-    task = json.loads(sys.stdin.buffer.readline(_LINE_LIMIT_BYTES).decode("ascii"))
+    say = speaker(out)
+    task = read_task()
     threading.Thread(target=_beat, args=(say,), daemon=True).start()
     try:
         code = work(task, say)
@@ -75,6 +66,30 @@ def main() -> None:
         say({"unusable": str(error)})
         code = 0
     os._exit(code)
+
+
+def speaker(out: int) -> Say:
+    """What writes whole lines of JSON to a descriptor, from any thread."""
+    whole = threading.Lock()
+
+    def say(what: Mapping[str, Any]) -> None:
+        line = memoryview(json.dumps(what, ensure_ascii=True).encode("ascii") + b"\n")
+        # A line longer than PIPE_BUF would take a heartbeat in its middle.
+        with whole:
+            while line:
+                line = line[os.write(out, line) :]
+
+    return say
+
+
+def read_task() -> Dict[str, Any]:
+    """The task, one line of JSON from standard input.
+
+    Raises:
+        ValueError: it is none.
+    """
+    task: Dict[str, Any] = json.loads(sys.stdin.buffer.readline(_LINE_LIMIT_BYTES).decode("ascii"))
+    return task
 
 
 def _beat(say: Say) -> None:
