@@ -37,6 +37,8 @@ class Moment:
         drifts: what differs from the snapshot before.
         first: whether there is none before.
         missing: set where the node gave no answer.
+        run: what ran before it, `exit 1, job 81231, torchrun train.py`; empty where nothing is recorded.
+        last_good: time and words of the last good run before; empty where that says nothing.
     """
 
     node: str
@@ -45,6 +47,8 @@ class Moment:
     drifts: Tuple[Drift, ...] = ()
     first: bool = False
     missing: Optional[Missing] = None
+    run: str = ""
+    last_good: str = ""
 
 
 @dataclass(frozen=True)

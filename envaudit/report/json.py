@@ -144,7 +144,7 @@ def _fingerprint(fingerprint: Fingerprint, wanted: Tuple[str, ...]) -> Dict[str,
 
 
 def _moment(moment: Moment) -> Dict[str, Any]:
-    return {
+    document: Dict[str, Any] = {
         "node": moment.node,
         "captured_at": moment.captured_at,
         "tags": list(moment.tags),
@@ -152,3 +152,5 @@ def _moment(moment: Moment) -> Dict[str, Any]:
         "drifts": [_drift(drift) for drift in moment.drifts],
         "missing": None if moment.missing is None else _missing(moment.missing),
     }
+    told = {"run": moment.run, "last_good": moment.last_good}
+    return {**document, **{key: text for key, text in told.items() if text}}

@@ -11,6 +11,7 @@ from envaudit.report.values import Difference, differences
 
 _VALUE_CHARACTERS = 40
 _CHANGES = 10
+_RUN_CHARACTERS = 100
 
 
 def timeline_lines(moments: Sequence[Moment], verbose: bool) -> List[Line]:
@@ -30,8 +31,18 @@ def timeline_lines(moments: Sequence[Moment], verbose: bool) -> List[Line]:
             )
         tags = f"  [{', '.join(moment.tags)}]" if moment.tags else ""
         lines.append(line(f"  {printable(moment.captured_at + tags)}  ", _outcome(moment)))
+        if moment.run:
+            lines.append(line(f"      ran: {_shown(moment.run, verbose)}"))
         lines += _changes(moment, verbose)
+        if moment.last_good:
+            lines.append(line(f"      last good before: {_shown(moment.last_good, verbose)}"))
     return lines
+
+
+def _shown(text: str, verbose: bool) -> str:
+    """A command may be long: its beginning says which one it is."""
+    shown = printable(text)
+    return shown if verbose or len(shown) <= _RUN_CHARACTERS else f"{shown[:_RUN_CHARACTERS]}..."
 
 
 def _outcome(moment: Moment) -> Span:

@@ -22,6 +22,8 @@ LAWS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChe
 WICKED = st.one_of(
     st.sampled_from(["\x1b[2J", "\x9b31m", "\r", "\n", "\x07", "\x00", "\x7f", "\u0085", "\xa0"]),
     st.sampled_from(["\u202e", "\u2066", "\u200f", "\u061c", "\u200b", "\u2028", "\u2029", "\ufeff"]),
+    # And on who reads XML, Markdown, the lines of a CI log, or labels.
+    st.sampled_from(["]]>", "<b>", "&amp;", "|", "`", "](x)", "\\", '"', "'", "%0A", ",", "##[error]"]),
     st.sampled_from(["\udcff", "\ud800", "\U000e0041", "[red]", "[/]", ":boom:", "::error::"]),
 )
 TEXTS = st.one_of(
@@ -119,6 +121,8 @@ MOMENTS = st.builds(
     drifts=st.lists(drifts(), max_size=2).map(tuple),
     first=st.booleans(),
     missing=st.one_of(st.none(), MISSING),
+    run=st.sampled_from(["", "exit 1, job 81231, torchrun train.py"]),
+    last_good=st.sampled_from(["", "2026-11-29T02:10:00Z exit 0, torchrun train.py"]),
 )
 
 CLOCKS = st.builds(
