@@ -18,13 +18,13 @@ WORKER = "envaudit.checks.worker"
 
 # prctl(2): PR_SET_PDEATHSIG is 1. The alarm has the default action and is what ends a worker inside a
 # library call that never returns to Python, whoever died above it. The probe bounds its own children's
-# memory; a GPU's buffers need more. Arguments: the package's place, the parent, the seconds, the module.
+# memory; a GPU's buffers need more. Arguments: the module, the package's place, the parent, the seconds.
 _BOOT = """\
 import sys
 if sys.path and sys.path[0] == "" and not getattr(sys.flags, "safe_path", False):
     del sys.path[0]
 import os, resource, signal
-place, parent, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+module, place, parent, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
     signal.signal(number, signal.SIG_DFL)
 signal.alarm(seconds)
@@ -41,7 +41,7 @@ sys.path.insert(0, place)
 import envaudit
 sys.path.remove(place)
 from importlib import import_module
-import_module(sys.argv[4]).main()
+import_module(module).main()
 """
 
 _IN_MEMORY = "/proc/self/fd/"
@@ -75,7 +75,7 @@ def start(
     """
     place = package_place()
     alarm_s = str(int(seconds) + GRACE_S)
-    argv: List[str] = [interpreter, "-B", "-c", _BOOT, place, str(os.getpid()), alarm_s, module]
+    argv: List[str] = [interpreter, "-B", "-c", _BOOT, module, place, str(os.getpid()), alarm_s]
     handed: Tuple[int, ...] = ()
     if place.startswith(_IN_MEMORY):
         handed = (int(place[len(_IN_MEMORY) :]),)

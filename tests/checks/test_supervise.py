@@ -23,7 +23,7 @@ Supervise = Callable[..., List[DeviceRun]]
 # What every scripted worker begins with: `task` is what it is asked, `say` writes a line, `ok` an outcome.
 _PRELUDE = """\
 import ctypes, json, os, signal, sys, time
-# What the boot text of a real worker does first: sys.argv is -B -c BOOT PLACE PARENT SECONDS.
+# What the boot text of a real worker does first: sys.argv is -B -c BOOT MODULE PLACE PARENT SECONDS.
 signal.alarm(int(sys.argv[-1]))
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 task = json.loads(sys.stdin.readline())
