@@ -82,6 +82,7 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
         fanout=options.fanout or settings.nodes.fanout,
         every_node=getattr(options, "every_node", False),
         prefix=prefix_of(options, local=local),
+        own=getattr(options, "own_options", {}),
     )
     if request.prefix and local and not options.python:
         # `python3` of an activated environment is the one that must not run.
@@ -89,7 +90,10 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
     pings = getattr(options, "pings", None)
     if pings is not None:
         request = request._replace(pings=pings)
-    with shown_progress(len(targets)) as progress, _shown_files(request, local=local) as asked:
+    # A caller of the Python API is no terminal, whatever its standard error is.
+    seen = not getattr(options, "silent", False)
+    shown = shown_progress(len(targets) if seen else 0)
+    with shown as progress, _shown_files(request, local=local and seen) as asked:
         return gather(transport, targets, asked, progress)
 
 

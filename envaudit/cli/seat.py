@@ -7,13 +7,12 @@ MPI's FAQ ("Which environment variables does Open MPI set"), and for Hydra its w
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import stat
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple
 
 from envaudit.cli.selection import this_node
+from envaudit.control.tokens import VARIABLE
 from envaudit.errors import UsageError
 from envaudit.model.codec import NODE_NAME
 
@@ -24,11 +23,9 @@ LOOPBACK = "127.0.0.1"
 # torchrun's own default is 29500 for the rendezvous; the hub stands beside it.
 DEFAULT_PORT = 29501
 # Jobs that share a node meet apart. Below the ports that Linux gives to clients (ip_local_port_range).
-_JOB_PORTS = range(20000, 30000)
+JOB_PORTS = range(20000, 30000)
 _MAX_RANKS = 100_000
 MAX_LOCAL_RANKS = 1024
-TOKEN_VARIABLE = "ENVAUDIT_TOKEN"  # noqa: S105
-_TOKEN_BYTES = range(16, 4097)
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def add_seat_options(group: Any) -> None:
     group.add_argument(
         "--token-file",
         metavar="FILE",
-        help=f"the secret of a launch, in a file of mode 600 (default: the variable {TOKEN_VARIABLE})",
+        help=f"the secret of a launch, in a file of mode 600 (default: the variable {VARIABLE})",
     )
 
 
@@ -194,7 +191,7 @@ def _master(environ: Mapping[str, str]) -> Tuple[str, int]:
         return host, DEFAULT_PORT
     step = _maybe(environ, "SLURM_STEP_ID") or 0
     # Steps of one job lie apart, and jobs by more than they have steps (a prime, so that they spread).
-    return host, _JOB_PORTS[(job * 131 + step) % len(_JOB_PORTS)]
+    return host, JOB_PORTS[(job * 131 + step) % len(JOB_PORTS)]
 
 
 def _place(environ: Mapping[str, str], index_name: str, count_name: str) -> Tuple[int, int]:
@@ -268,43 +265,3 @@ def local_ranks(text: str) -> int:
     if not 0 < value <= MAX_LOCAL_RANKS:
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {MAX_LOCAL_RANKS}, got '{text}'")
     return value
-
-
-def token_of(environ: Mapping[str, str], options: argparse.Namespace) -> bytes:
-    """The secret of a launch, from `--token-file` or the environment; empty where there is none.
-
-    Raises:
-        UsageError: a file that others can read, or that cannot be read, or a secret that is too short.
-    """
-    path = getattr(options, "token_file", None)
-    if path:
-        token, where = _read_token(path), str(path)
-    else:
-        token, where = (
-            environ.get(TOKEN_VARIABLE, "").strip().encode("utf-8", "surrogateescape"),
-            TOKEN_VARIABLE,
-        )
-    if token and len(token) not in _TOKEN_BYTES:
-        raise UsageError(
-            f"a secret of {len(token)} bytes, from {_TOKEN_BYTES[0]} to {_TOKEN_BYTES[-1]} are taken",
-            where=where,
-            next_step="Make one with 'openssl rand -hex 32'.",
-        )
-    return token
-
-
-def _read_token(path: str) -> bytes:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError as error:
-        raise UsageError("cannot be read", where=path, why=error.strerror or str(error)) from None
-    with os.fdopen(fd, "rb") as file:
-        seen = os.fstat(fd)
-        if not stat.S_ISREG(seen.st_mode):
-            raise UsageError("is no regular file", where=path)
-        if seen.st_mode & 0o077:
-            raise UsageError("others can read or write it", where=path, next_step=f"chmod 600 {path}")
-        token = file.read(_TOKEN_BYTES[-1] + 2).strip()
-    if not token:
-        raise UsageError("is empty", where=path, next_step="Make one with 'openssl rand -hex 32'.")
-    return token

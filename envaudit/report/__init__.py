@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
 from envaudit.model.checked import CheckedDevice
+from envaudit.model.collective import Collectives
 from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding, Verdict
 from envaudit.model.fingerprint import Fingerprint, Missing
@@ -136,6 +137,7 @@ class Report:
         clock_basis: what their offsets are relative to: `median` of all, the middle of a `pair`, this
             machine's clock (`here`), or nothing (`alone`).
         checks: devices whose numbers were checked.
+        collectives: runs in which ranks talked to each other.
         fingerprints: what was read of `nodes`, for the formats that show each of them: they print no
             fact of it, unlike of `facts`.
         rules: the register's words for rules, by id; formats that tell of rules want those of all
@@ -168,6 +170,7 @@ class Report:
     clock_basis: str = "alone"
     set_aside: Tuple[SetAside, ...] = ()
     checks: Tuple[CheckedDevice, ...] = ()
+    collectives: Tuple[Collectives, ...] = ()
     fingerprints: Tuple[Fingerprint, ...] = ()
     rules: Mapping[str, RuleText] = field(default_factory=dict)
     host: str = ""

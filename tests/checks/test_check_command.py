@@ -17,7 +17,7 @@ import pytest
 
 from envaudit.checks import section
 from envaudit.checks.plan import Plan, options_of, plan_of
-from envaudit.cli.check import bound_in_words
+from envaudit.cli.checkwords import bound_in_words
 from tests.checks.test_worker import ARMED
 from tests.cli.conftest import Folder
 

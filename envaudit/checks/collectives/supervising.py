@@ -19,7 +19,8 @@ from envaudit.checks.collectives.result import own_result
 from envaudit.checks.collectives.road import NcclLogs
 from envaudit.checks.readiness import gpus_of_machine
 from envaudit.checks.supervise import Started
-from envaudit.control.client import Client, HubLost, HubRefused, HubUnreachable
+from envaudit.control.client import Client
+from envaudit.control.failures import HubLost, HubRefused, HubUnreachable
 from envaudit.control.hub import Hub
 from envaudit.control.meeting import Meeting
 
