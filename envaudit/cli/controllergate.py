@@ -135,7 +135,7 @@ class _Gate:
         drifts = compared.comparison.drifts
         references = compared.comparison.references
         if held is not None:
-            drifts = (*held.drifts, *gatestages.without_what_the_lock_tells(drifts, held.drifts))
+            drifts = (*held.drifts, *drifts)
             references = (*held.references, *references)
         with self._stage("clock") as said:
             said.append(gatestages.clock_stage(snapshot)[2])

@@ -23,18 +23,15 @@ from envaudit.cli.reports import ForeignFile, check_is_lock, read_lock_report
 from envaudit.cli.selection import selected_nodes, this_node
 from envaudit.cli.verify import HeldToLock, examined, held_to_lock
 from envaudit.diff import PathFilter
-from envaudit.model import Drift, Fingerprint, Missing, Section, Snapshot
+from envaudit.model import Fingerprint, Missing, Section, Snapshot
 from envaudit.model.checked import SECTION as CHECKS
 from envaudit.model.checked import checked_devices
-from envaudit.model.drift import split_path
 from envaudit.model.nodeset import fold
 from envaudit.report import Clock
 
 # Beyond the budget: the way to the node, the interpreter's start, and the answer's way back.
 _AROUND_S = 30
 _SECTION_SCHEMA = 1
-# A package: its section, the table, its name.
-_PACKAGE = 3
 
 
 class Locked(NamedTuple):
@@ -154,12 +151,6 @@ def compare(snapshot: Snapshot, options: argparse.Namespace) -> Compared:
     )
     found = compare_with([loaded], options, PathFilter())
     return Compared(replace(found, current=nodes, missing={**snapshot.missing, **found.missing}), without)
-
-
-def without_what_the_lock_tells(between: Sequence[Drift], against_lock: Sequence[Drift]) -> tuple[Drift, ...]:
-    """The differences between nodes but for those of packages of which the lock says which node is wrong."""
-    told = {split_path(drift.path)[:_PACKAGE] for drift in against_lock}
-    return tuple(drift for drift in between if split_path(drift.path)[:_PACKAGE] not in told)
 
 
 def clock_stage(snapshot: Snapshot) -> tuple[tuple[Clock, ...], str, str]:

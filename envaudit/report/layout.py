@@ -55,7 +55,8 @@ def layout(report: Report) -> List[Line]:
         header_lines(report),
         [line(f"{stage.name:<10} {printable(stage.text)}" + _took(stage)) for stage in report.stages],
         clock_lines(report.clocks, report.clock_basis, report.verbose),
-        check_lines(report.checks, report.verbose),
+        # A gate has a line of its own for what ran; the table is for who asks for it.
+        [] if report.command == "gate" and not report.verbose else check_lines(report.checks, report.verbose),
         *(_block(nodes, findings, basis, report) for nodes, findings in _blocks(report.findings)),
         fact_lines(report.facts, report.sections, report.verbose),
         timeline_lines(report.timeline, report.verbose),

@@ -40,6 +40,8 @@ def _branch_differs(drift: Drift, policy: Policy) -> bool:
 )
 def driver_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     """Of one branch."""
+    if _is_told_as_too_old(claim, policy):
+        return
     yield claim.found("driver differs", evidence=("same branch",))
 
 
@@ -57,7 +59,18 @@ def driver_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
 )
 def driver_branch_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     """Each of them may still run what is installed: that is for EA330."""
+    if _is_told_as_too_old(claim, policy):
+        return
     yield claim.found("driver branch differs")
+
+
+def _is_told_as_too_old(claim: Claim, policy: Policy) -> bool:
+    """Whether EA330 speaks of all these nodes: a driver that cannot run at all need not differ as well."""
+    silenced = policy.level_of("EA330", "error") != "error"
+    if silenced or any(waiver.rule == "EA330" for waiver in policy.waivers):
+        return False
+    at_fault = [each for each in claim.evidence.fingerprints if each.node in claim.nodes]
+    return bool(at_fault) and all(any(_too_old(each)) for each in at_fault)
 
 
 class _Driver(NamedTuple):
@@ -91,7 +104,12 @@ def _running(fingerprint: Fingerprint) -> _Driver:
 )
 def driver_too_old(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """By CUDA's major version; an older CUDA runs on any newer driver."""
-    yield from over_nodes(evidence, _too_old)
+    claims = [claim for name in ("EA331", "EA332") for claim in evidence.claims.get(name, ())]
+    for found in over_nodes(evidence, _too_old):
+        own = [claim for claim in claims if _is_told_as_too_old(claim, policy)]
+        about = [claim for claim in own if set(found.nodes).issuperset(claim.nodes)]
+        following = tuple(drift for claim in about for drift in (*claim.drifts, *claim.following))
+        yield found._replace(following=following)
 
 
 def _too_old(fingerprint: Fingerprint) -> Iterator[Found]:

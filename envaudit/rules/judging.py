@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import List, NamedTuple, Sequence, Tuple
 
 from envaudit.model.finding import Finding
-from envaudit.rules import claiming, waivers
+from envaudit.rules import claiming, waivers, yielding
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Evidence, Rule, all_rules
 from envaudit.rules.waivers import Waived
@@ -32,7 +32,10 @@ def judge(evidence: Evidence, policy: Policy = _DEFAULT) -> Tuple[Finding, ...]:
 def judgement(evidence: Evidence, policy: Policy = _DEFAULT) -> Judgement:
     """The same, with what was waived."""
     rules = all_rules()
-    evidence = replace(evidence, claims=claiming.deal(evidence, rules, policy))
+    dealt = claiming.deal(evidence, rules, policy)
+    titles = {rule.id: rule.title for rule in rules}
+    claims, taken = yielding.yield_to_lock(dealt, evidence.drifts, policy, titles)
+    evidence = replace(evidence, claims=claims, taken_by_lock=taken)
     found = _findings(rules, evidence, policy)
     kept, waived = waivers.apply(found, policy)
     judged = [*(each.node for each in evidence.fingerprints), *evidence.missing]

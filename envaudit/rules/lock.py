@@ -10,6 +10,7 @@ from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.integrity import told_of_files
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Evidence, Found, rule
+from envaudit.rules.yielding import NOTHING, package_of
 
 # From so many on, packages that are at fault in the same way on the same nodes are one finding.
 FOLD_FROM = 4
@@ -228,10 +229,21 @@ def _told(
             by_nodes.setdefault(drift.outliers, []).append(drift)
     for nodes, drifts in by_nodes.items():
         if len(drifts) >= FOLD_FROM:
-            yield Found(f"{len(drifts)} {many}", nodes, drifts=tuple(drifts))
+            yield _with_what_follows(Found(f"{len(drifts)} {many}", nodes, drifts=tuple(drifts)), evidence)
         else:
             for drift in drifts:
-                yield Found(f"{drift.path} {verb}", nodes, drift.path, drifts=(drift,))
+                yield _with_what_follows(
+                    Found(f"{drift.path} {verb}", nodes, drift.path, drifts=(drift,)), evidence
+                )
+
+
+def _with_what_follows(found: Found, evidence: Evidence) -> Found:
+    """The finding, with what differs between the nodes because of these packages."""
+    packages = dict.fromkeys(package_of(drift.path) for drift in found.drifts)
+    taken = [evidence.taken_by_lock.get(package, NOTHING) for package in packages]
+    words = tuple(dict.fromkeys(f"and so {word}" for each in taken for word in each.words))
+    following = tuple(drift for each in taken for drift in each.drifts)
+    return found._replace(evidence=(*found.evidence, *words), following=following)
 
 
 def _fields(evidence: Evidence, fields: Sequence[str], noun: str) -> Iterator[Found]:

@@ -77,6 +77,7 @@ class Evidence:
         without_baseline: nodes that answered, and that have no baseline of the name that was asked for.
         baseline: that name.
         claims: rule id → the differences that this rule is to speak of; `judge` deals them out.
+        taken_by_lock: package path → what the lock's finding about it takes along; `judge` finds it.
         unused_waivers: those that matched nothing; `judge` finds them.
     """
 
@@ -88,6 +89,7 @@ class Evidence:
     comparing: bool = True
     unmatched: Tuple[str, ...] = ()
     claims: Mapping[str, Tuple[Claim, ...]] = field(default_factory=dict)
+    taken_by_lock: Mapping[Tuple[str, ...], TakenByLock] = field(default_factory=dict)
     unused_waivers: Tuple[Waiver, ...] = ()
     clocks_asked: bool = False
     gate: bool = False
@@ -104,6 +106,18 @@ class Evidence:
     def covers(self, section: str) -> bool:
         """Whether a section is part of what was asked."""
         return self.sections is None or section in self.sections
+
+
+class TakenByLock(NamedTuple):
+    """What a lock's finding about a package takes along.
+
+    Attributes:
+        drifts: between the nodes.
+        words: the rules that would have spoken of them, `NCCL differs (EA214)`.
+    """
+
+    drifts: Tuple[Drift, ...] = ()
+    words: Tuple[str, ...] = ()
 
 
 class Claims(NamedTuple):

@@ -233,7 +233,7 @@ def test_bundle_runs_here_and_says_what_it_does_not_carry(folder: Folder) -> Non
     overview = subprocess.run(
         [sys.executable, "-I", "envaudit.pyz", "--help"], cwd=folder.path, capture_output=True, text=True
     ).stdout
-    assert ["snapshot", "diff", "show", "check", "rules", "explain"] == [
+    assert ["snapshot", "diff", "show", "check", "gate", "rules", "explain"] == [
         line.split()[0] for line in overview.splitlines() if line[:2] == "  "
     ]
 

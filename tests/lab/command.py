@@ -16,7 +16,7 @@ from tests.lab.cluster import Cluster
 
 PROJECT = Path(__file__).resolve().parents[2]
 # The commands that ask nodes, and so take the configuration.
-_ASKING = ("snapshot", "diff", "show", "verify", "clock", "check")
+_ASKING = ("snapshot", "diff", "show", "verify", "clock", "check", "gate")
 
 
 @dataclass(frozen=True)

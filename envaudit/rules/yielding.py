@@ -1,0 +1,93 @@
+"""Where a lock says which node is wrong, what differs between nodes for that reason is no finding of its own.
+
+A node with another NCCL than its lock's also has another NCCL than the other nodes. The lock knows which
+of them is right, and what to do about it: its finding leads, and takes the other along.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Sequence, Tuple
+
+from envaudit.model.drift import Drift, split_path
+from envaudit.rules.claiming import REST
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Claim, TakenByLock
+
+# Of the rules that say that a package is not as locked (rules/lock.py).
+LOCK_RULES = ("EA200", "EA201", "EA202", "EA203", "EA204", "EA205")
+# A package's path: section, table, name.
+_PACKAGE = 3
+
+Package = Tuple[str, ...]
+
+
+NOTHING = TakenByLock()
+
+
+def package_of(path: str) -> Package:
+    """The package that a fact path lies in; the path itself where it is shorter."""
+    return split_path(path)[:_PACKAGE]
+
+
+def yield_to_lock(
+    dealt: Mapping[str, Tuple[Claim, ...]],
+    drifts: Iterable[Drift],
+    policy: Policy,
+    titles: Mapping[str, str],
+) -> Tuple[Mapping[str, Tuple[Claim, ...]], Mapping[Package, TakenByLock]]:
+    """The claims without those that a lock's finding takes along, and what it takes, by package.
+
+    Where the policy or a waiver silences or softens what the lock says, nothing is taken: an error
+    must not go with a remark.
+
+    Args:
+        dealt: rule id → claims, as `claiming.deal` gives them.
+        drifts: all of the run, those against a lock among them.
+        policy: of the run.
+        titles: of rules, by id.
+    """
+    told = _told(drifts, policy)
+    if not told:
+        return dealt, {}
+    kept: Dict[str, Tuple[Claim, ...]] = {}
+    taken: Dict[Package, TakenByLock] = {}
+    for rule_id, claims in dealt.items():
+        left: List[Claim] = []
+        for claim in claims:
+            if rule_id == REST:
+                rest = tuple(drift for drift in claim.drifts if not _package_at(drift, told))
+                left += [claim._replace(drifts=rest)] if rest else []
+                continue
+            package = next(filter(None, (_package_at(each, told) for each in _all(claim))), ())
+            if not package:
+                left.append(claim)
+                continue
+            before = taken.get(package, NOTHING)
+            words = f"{titles.get(rule_id, 'differs')} ({rule_id})"
+            taken[package] = TakenByLock((*before.drifts, *_all(claim)), (*before.words, words))
+        if left:
+            kept[rule_id] = tuple(left)
+    return kept, taken
+
+
+def _told(drifts: Iterable[Drift], policy: Policy) -> Mapping[Package, FrozenSet[str]]:
+    """The packages of which a lock's error tells, with the nodes at fault."""
+    loud = all(policy.level_of(rule_id, "error") == "error" for rule_id in LOCK_RULES)
+    if not loud or any(waiver.rule in LOCK_RULES for waiver in policy.waivers):
+        return {}
+    told: Dict[Package, FrozenSet[str]] = {}
+    for drift in drifts:
+        if drift.basis == "lock" and drift.kind != "unknown" and policy.level_of_path(drift.path) is None:
+            package = package_of(drift.path)
+            told[package] = told.get(package, frozenset()).union(drift.outliers)
+    return told
+
+
+def _all(claim: Claim) -> Sequence[Drift]:
+    return (*claim.drifts, *claim.following)
+
+
+def _package_at(drift: Drift, told: Mapping[Package, FrozenSet[str]]) -> Package:
+    """The package of which a lock tells the same of one of these nodes; empty for none."""
+    package = package_of(drift.path)
+    return package if not told.get(package, frozenset()).isdisjoint(drift.outliers) else ()
