@@ -16,7 +16,8 @@ nox.options.error_on_external_run = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 GROUPS = {
-    name: nox.project.dependency_groups(PROJECT, name) for name in ("test", "lint", "types", "node-side")
+    name: nox.project.dependency_groups(PROJECT, name)
+    for name in ("test", "lint", "types", "node-side", "trackers")
 }
 
 # The CUDA build that the static answers are checked against, and the CPU build of the benchmark's
@@ -116,9 +117,12 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def checks(session: nox.Session) -> None:
-    """The tests of what runs in the audited torch, on the CPU, Triton's kernels under its interpreter."""
-    session.install("-e", ".", *GROUPS["test"], CPU_TORCH, "triton==3.9.0", "numpy")
-    session.run("pytest", "tests/checks", *session.posargs)
+    """The tests of what runs in the audited torch, on the CPU, Triton's kernels under its interpreter.
+
+    And those of the trackers, whose writer is torch's.
+    """
+    session.install("-e", ".", *GROUPS["test"], *GROUPS["trackers"], CPU_TORCH, "triton==3.9.0", "numpy")
+    session.run("pytest", "tests/checks", "tests/track", *session.posargs)
 
 
 @nox.session

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
+from typing import Sequence
 
 from envaudit._version import __version__
-from envaudit.cli import references
+from envaudit.cli import launched, references
 from envaudit.cli.baselines import compare_with, told_against_baseline
 from envaudit.cli.comparing import role_stages
 from envaudit.cli.judging import judged, policy_of, unexamined_stages
-from envaudit.cli.loading import add_section_option, add_store_option, load
+from envaudit.cli.loading import Loaded, add_section_option, add_store_option, load
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_transport_options
 from envaudit.diff import PathFilter
@@ -61,9 +62,25 @@ def execute(options: argparse.Namespace) -> int:
     """Load, compare, judge, report."""
     began = time.monotonic()
     check_output_options(options)
-    paths = PathFilter.of(sections=options.section, only=options.only, ignore=options.ignore)
     parsed = [references.parse(text) for text in options.references]
-    comparison = compare_with(load(parsed, options), options, paths)
+    report = compared(load(parsed, options), options, began)
+    emit(report, options)
+    return report.exit_code
+
+
+def compared(sides: Sequence[Loaded], options: argparse.Namespace, began: float) -> Report:
+    """Compare and judge; nothing is printed or written.
+
+    Args:
+        sides: what was loaded of each reference.
+        options: of `envaudit diff`.
+        began: when the command did, as `time.monotonic` counts.
+
+    Raises:
+        UsageError: nothing is left to compare, or a baseline that cannot be one.
+    """
+    paths = PathFilter.of(sections=options.section, only=options.only, ignore=options.ignore)
+    comparison = compare_with(sides, options, paths)
     names = {name for each in comparison.current for name in each.sections}
     sections = paths.covered(sorted(names))
     if not sections and replace(paths, ignore=()).covered(names):
@@ -84,9 +101,10 @@ def execute(options: argparse.Namespace) -> int:
     if told.left_out:
         noun = "finding" if told.left_out == 1 else "findings"
         stages.append(Stage("known", f"{told.left_out} {noun} that the baseline had already"))
+    stages += [Stage("run", line) for line in launched.changes(comparison.references, comparison.current)]
     if options.verbose:
         stages += unexamined_stages(evidence, policy)
-    report = Report(
+    return Report(
         command="diff",
         tool=__version__,
         verdict=verdict,
@@ -102,5 +120,3 @@ def execute(options: argparse.Namespace) -> int:
         set_aside=found.set_aside,
         fingerprints=comparison.current,
     )
-    emit(report, options)
-    return verdict.exit_code

@@ -39,6 +39,8 @@ MAY_IMPORT = {
         "rules",
         "report",
     ),
+    "api": ("model", "errors", "store", "report", "cli"),
+    "track": ("model", "errors", "store", "report", "api"),
 }
 # The version is a constant that every room may carry.
 EVERYWHERE = {"envaudit", "_version"}

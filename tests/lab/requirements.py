@@ -26,6 +26,7 @@ _PROGRAMS = {
         ("munged", "munge"),
     ),
     "compiler": (("gcc", "gcc"),),
+    "browser": (("chromium", "chromium"),),
 }
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

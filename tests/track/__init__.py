@@ -1,0 +1,1 @@
+"""Tests of what is told to experiment trackers, by reading it back."""
