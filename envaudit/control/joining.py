@@ -49,7 +49,7 @@ def join(
     try:
         sock.settimeout(seconds)
         sock.connect((address.sockaddr[0], port, *address.sockaddr[2:]))
-        handshake = _Handshake(Stream(sock), token, index, facts, where)
+        handshake = Handshake(Stream(sock), token, index, facts, where)
         while not handshake.done:
             handshake.step(deadline - time.monotonic())
         return handshake.joined()
@@ -58,8 +58,12 @@ def join(
         raise
 
 
-class _Handshake:
-    """What is said until a member is one."""
+class Handshake:
+    """What is said until a member is one.
+
+    Attributes:
+        done: whether it is one.
+    """
 
     def __init__(self, stream: Stream, token: bytes, index: int, facts: bytes, where: str) -> None:
         self.done = False
@@ -88,10 +92,18 @@ class _Handshake:
         if seconds <= 0:
             raise OSError(0, _SILENT)
         poller = select.poll()
-        poller.register(
-            self._stream.socket, select.POLLIN | (select.POLLOUT if self._stream.waiting_bytes else 0)
-        )
+        events = select.POLLIN | (select.POLLOUT if self._stream.waiting_bytes else 0)
+        poller.register(self._stream.socket, events)
         poller.poll(max(1, round(1000 * seconds)))
+        self.advance()
+
+    def advance(self) -> None:
+        """Answer what has arrived.
+
+        Raises:
+            HubRefused: the hub does not take this member.
+            OSError: the connection is broken, or it is not one to a hub.
+        """
         self._stream.flush()
         data = self._stream.take()
         if data == b"":

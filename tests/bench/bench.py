@@ -3,7 +3,7 @@
 `nox -s bench` runs it in an environment with a CPU build of torch. Each line says what was measured,
 the promise, and whether it was kept; the exit code is 1 when one was not. Usage:
 
-    python tests/bench/bench.py [--runs N] [--only local,ssh,clock,fleet,lock,integrity]
+    python tests/bench/bench.py [--runs N] [--only local,ssh,clock,fleet,lock,integrity,hub]
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
     """Run the chosen measurements; 1 when a promise was not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="local,ssh,clock,fleet,lock,integrity")
+    parser.add_argument("--only", default="local,ssh,clock,fleet,lock,integrity,hub")
     options = parser.parse_args()
     kept = True
     for name in options.only.split(","):
@@ -132,6 +132,17 @@ def integrity(folder: Path, runs: int) -> bool:
     return bench_integrity.integrity(folder, runs)
 
 
+def hub(folder: Path, runs: int) -> bool:
+    """1,024 supervisors join a hub, beat, tell how it went and get the verdict."""
+    from tests.bench.bench_hub import cost
+
+    wall_s, peak_bytes = cost(supervisors=1024, runs=runs)
+    return say(
+        f"hub of 1,024 supervisors {wall_s:.3f} s, {peak_bytes / 1e6:.0f} MB, promised 5 s and 150 MB",
+        wall_s <= 5 and peak_bytes <= 150e6,
+    )
+
+
 MEASUREMENTS: dict[str, Callable[[Path, int], bool]] = {
     "local": local,
     "ssh": ssh,
@@ -140,6 +151,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], bool]] = {
     "rules": rules,
     "lock": lock,
     "integrity": integrity,
+    "hub": hub,
 }
 
 
