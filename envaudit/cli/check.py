@@ -25,7 +25,7 @@ from envaudit.model.finding import THRESHOLDS
 from envaudit.report import Report
 from envaudit.rules import Evidence
 
-__all__ = ["checked_words", "configure", "execute", "report_of"]
+__all__ = ["checked_words", "configure", "execute", "report_of", "run_on"]
 
 # Beyond what is run: the way to the node, the interpreter's start, and the answer's way back.
 _AROUND_S = 30
@@ -96,22 +96,23 @@ def _asked(options: argparse.Namespace, ask: CheckAsk) -> Snapshot:
     if not asking.is_one_file():
         nodes = selected_nodes(options, asking.configuration.of(options))
     if not ask.meets:
-        return _run(options, ask, nodes, Arranged({}, {}))
+        return run_on(options, ask, nodes, Arranged({}, {}))
     if len(nodes) < 2:
-        return _run(options, ask, nodes, arranged_here(ask, nodes[0] if nodes else this_node()))
+        return run_on(options, ask, nodes, arranged_here(ask, nodes[0] if nodes else this_node()))
     network = _read(options, nodes, ("network",))
     answered = tuple(each.node for each in network.fingerprints)
     if not answered:
         return network
     # Whoever did not answer now is not waited for: it would only be missing once more.
-    said = _run(options, ask, answered, arranged(ask, network.fingerprints, options))
+    said = run_on(options, ask, answered, arranged(ask, network.fingerprints, options))
     gone: Dict[str, Missing] = {**network.missing, **said.missing}
     return Snapshot(said.fingerprints, gone)
 
 
-def _run(
+def run_on(
     options: argparse.Namespace, ask: CheckAsk, nodes: Sequence[str], arrangement: Arranged
 ) -> Snapshot:
+    """What these nodes say of what is asked for, and of nothing else; none of them means this machine."""
     asked = copy.copy(options)
     asked.section_options = {**options_of(ask.plan), **arrangement.options}
     asked.own_options = arrangement.own

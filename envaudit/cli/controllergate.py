@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from envaudit._version import __version__
 from envaudit.cli import configuration, gatestages, goodbad
+from envaudit.cli.checkoptions import CheckAsk
 from envaudit.cli.clock import clocks_of
 from envaudit.cli.judging import Judged, judged, policy_of
 from envaudit.cli.loading import open_store
@@ -24,6 +25,7 @@ from envaudit.model import Finding, Snapshot, Verdict
 from envaudit.model.checked import SECTION as CHECKS
 from envaudit.model.checked import checked_devices
 from envaudit.model.codec import SECTION_SCHEMAS
+from envaudit.model.collective import collective_runs
 from envaudit.probe.registry import section_names
 from envaudit.report import Report, Stage
 from envaudit.report.lines import plain_text
@@ -93,6 +95,7 @@ class _Gate:
         _check_require(options.require)
         if options.stored and options.only:
             raise UsageError("--stored runs nothing on the nodes, so it goes without --only")
+        self.ask = gatestages.asked_of(options)
 
     def run(self) -> Gated:
         """All stages, in the order in which one rests on another."""
@@ -107,7 +110,7 @@ class _Gate:
         evidence = Evidence(
             fingerprints=snapshot.fingerprints,
             missing=snapshot.missing,
-            sections=_sections(self.options),
+            sections=_sections(self.options, self.ask),
             comparing=len(snapshot.fingerprints) + len(snapshot.missing) > 1 or bool(self.options.baseline),
             gate=True,
             allowed_missing=self.options.allow_missing,
@@ -151,13 +154,12 @@ class _Gate:
         )
 
     def _run_on_nodes(self, snapshot: Snapshot, named: tuple[str, ...]) -> Snapshot:
-        plan = gatestages.plan_of(self.options)
-        if plan is None:
-            why = "--stored" if self.options.stored else "--no-check" if self.options.no_check else "--only"
+        if self.ask is None:
+            why = "--stored" if self.options.stored else "--no-check"
             self._say(Stage("checks", f"not run ({why})"))
             return snapshot
         with self._stage("checks") as said:
-            snapshot, words = gatestages.run_checks(plan, named, snapshot, self.options)
+            snapshot, words = gatestages.run_checks(self.ask, named, snapshot, self.options)
             said.append(words)
         return snapshot
 
@@ -208,6 +210,7 @@ class _Gate:
             clock_basis=basis,
             set_aside=found.set_aside,
             checks=tuple(checked_devices(nodes)),
+            collectives=tuple(collective_runs(nodes)),
             fingerprints=nodes,
             held_against=locked.file.path if locked is not None else "",
             started_at=self.now,
@@ -270,13 +273,13 @@ def _told(stage: Stage) -> None:
         sys.stderr.flush()
 
 
-def _sections(options: argparse.Namespace) -> tuple[str, ...]:
+def _sections(options: argparse.Namespace, ask: CheckAsk | None) -> tuple[str, ...]:
     """What a gate covers: all that is read by default, and what these options add."""
     asked = {*section_names(), "freshness", "lock"}
     if options.integrity not in (None, "none"):
         asked.add("integrity")
-    if gatestages.plan_of(options) is not None:
-        asked.add(CHECKS)
+    if ask is not None:
+        asked.update(ask.sections)
     return tuple(sorted({*asked, *options.require}))
 
 

@@ -6,22 +6,17 @@ import argparse
 import importlib
 import os
 import re
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
-from envaudit.checks.plan import PARTS
 from envaudit.cli import asking, seat
+from envaudit.cli.checkoptions import add_check_options
 from envaudit.cli.loading import add_store_option
 from envaudit.cli.output import add_output_options
 from envaudit.cli.selection import add_node_options
 from envaudit.errors import UsageError
 from envaudit.model.finding import THRESHOLDS
 
-# What is checked in a gate where nobody says how long it may take: a launch waits for it.
-DEFAULT_BUDGET_S = 30
-_MAX_BUDGET_S = 3000
 _MAX_NODES = 100_000
-
-COLLECTIVES = "collectives"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--baseline", metavar="REF", help="a tag that every node has, or one node (node01@good, a.json)"
     )
-    _add_check_options(parser)
+    add_check_options(parser)
     group = parser.add_argument_group("what is judged")
+    group.add_argument("--no-check", action="store_true", help="nothing is run: no kernels, no collectives")
     group.add_argument(
         "--policy", metavar="FILE", help="judge by this file alone, whatever envaudit.toml says"
     )
@@ -63,25 +59,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_next_options(parser)
     add_store_option(group)
     add_output_options(parser)
-
-
-def _add_check_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what is run on the nodes")
-    group.add_argument("--no-check", action="store_true", help="no kernels and no collectives")
-    group.add_argument(
-        "--only",
-        type=_parts,
-        metavar="PARTS",
-        help=f"of {', '.join((*PARTS, COLLECTIVES))}; default: all of them",
-    )
-    group.add_argument(
-        "--budget",
-        type=_budget,
-        default=DEFAULT_BUDGET_S,
-        metavar="SECONDS",
-        help=f"what is not through by then is listed as not run (default: {DEFAULT_BUDGET_S})",
-    )
-    seat.add_seat_options(group)
 
 
 def _add_next_options(parser: argparse.ArgumentParser) -> None:
@@ -129,22 +106,6 @@ def _in_band(options: argparse.Namespace) -> Optional[seat.InBand]:
 def _form(name: str) -> Any:
     # By name: the one-file form does not carry what asks other nodes, and need not.
     return importlib.import_module(f"envaudit.cli.{name}")
-
-
-def _parts(text: str) -> Tuple[str, ...]:
-    known = (*PARTS, COLLECTIVES)
-    parts = tuple(dict.fromkeys(text.split(",")))
-    if not set(parts) <= set(known):
-        raise argparse.ArgumentTypeError(f"expected some of {','.join(known)}, got '{text}'")
-    return parts
-
-
-def _budget(text: str) -> int:
-    match = re.match(r"(\d{1,4})(s|m)?\Z", text, re.ASCII)
-    value = int(match.group(1)) * (60 if match.group(2) == "m" else 1) if match else 0
-    if not 5 <= value <= _MAX_BUDGET_S:
-        raise argparse.ArgumentTypeError(f"expected 5s to {_MAX_BUDGET_S}s, got '{text}'")
-    return value
 
 
 def _nodes(text: str) -> int:

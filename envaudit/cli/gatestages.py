@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import argparse
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from envaudit._version import __version__
-from envaudit.checks.plan import PARTS, Plan, options_of
 from envaudit.cli import asking, configuration
 from envaudit.cli.baselines import compare_with, is_tag
-from envaudit.cli.check import checked_words
+from envaudit.cli.check import run_on
+from envaudit.cli.checkoptions import COLLECTIVES, CheckAsk, asked_by
+from envaudit.cli.checkwords import outcome_words
 from envaudit.cli.clock import clock_words, clocks_of
 from envaudit.cli.comparing import Comparison, all_with_all
 from envaudit.cli.judging import policy_of
 from envaudit.cli.loading import Loaded, load, open_store
 from envaudit.cli.locks import categories_of, platform_here
+from envaudit.cli.meetingplan import Arranged, arranged, arranged_here
 from envaudit.cli.references import Reference
 from envaudit.cli.reports import ForeignFile, check_is_lock, read_lock_report
 from envaudit.cli.selection import selected_nodes, this_node
 from envaudit.cli.verify import HeldToLock, examined, held_to_lock
 from envaudit.diff import PathFilter
+from envaudit.errors import UsageError
 from envaudit.model import Fingerprint, Missing, Section, Snapshot
-from envaudit.model.checked import SECTION as CHECKS
 from envaudit.model.checked import checked_devices
+from envaudit.model.collective import collective_runs
 from envaudit.model.nodeset import fold
 from envaudit.report import Clock
 
-# Beyond the budget: the way to the node, the interpreter's start, and the answer's way back.
-_AROUND_S = 30
 _SECTION_SCHEMA = 1
 
 
@@ -159,31 +160,51 @@ def clock_stage(snapshot: Snapshot) -> tuple[tuple[Clock, ...], str, str]:
     return clocks, basis, clock_words(clocks, basis, ())
 
 
-def plan_of(options: argparse.Namespace) -> Plan | None:
-    """The kernels that are run; None for none."""
-    parts = tuple(part for part in options.only or PARTS if part in PARTS)
-    if options.no_check or options.stored or not parts:
-        return None
-    return Plan(parts=parts, budget_s=options.budget)
+def asked_of(options: argparse.Namespace) -> CheckAsk | None:
+    """What is run on the nodes; None for nothing.
+
+    Raises:
+        UsageError: options that contradict each other.
+    """
+    ask = asked_by(options)
+    return ask if ask.sections and not options.no_check and not options.stored else None
 
 
 def run_checks(
-    plan: Plan, nodes: Sequence[str], snapshot: Snapshot, options: argparse.Namespace
+    ask: CheckAsk, named: Sequence[str], snapshot: Snapshot, options: argparse.Namespace
 ) -> tuple[Snapshot, str]:
-    """The nodes that answered, each with what its kernels came to; and that in words.
+    """The nodes that answered, each with what was run on it; and that in words.
 
     A node that is lost meanwhile keeps what it said before, and has a section that could not be read.
     """
     asked = copy.copy(options)
-    asked.section, asked.nothing_else, asked.every_node = [CHECKS], True, True
     asked.integrity = asked.integrity_cache = None
-    asked.section_options = options_of(plan)
-    asked.timeout = max(options.timeout or 0, plan.budget_s + _AROUND_S)
-    answered = tuple(each.node for each in snapshot.fingerprints)
-    found = asking.ask(answered if nodes else (), asked)
-    fingerprints = tuple(_with(each, found, CHECKS) for each in snapshot.fingerprints)
-    words = checked_words(checked_devices(fingerprints))
+    nodes = tuple(each.node for each in snapshot.fingerprints)
+    ask, arrangement, why_not = _arranged(ask, nodes if named else (), snapshot, options)
+    found = run_on(asked, ask, nodes if named else (), arrangement)
+    fingerprints = snapshot.fingerprints
+    for name in ask.sections:
+        fingerprints = tuple(_with(each, found, name) for each in fingerprints)
+    if why_not:
+        gap = Section(COLLECTIVES, _SECTION_SCHEMA, "error", {}, {}, (why_not,))
+        fingerprints = tuple(_having(each, gap) for each in fingerprints)
+    runs = collective_runs(fingerprints)
+    words = outcome_words(checked_devices(fingerprints), runs[0] if runs else None)
     return Snapshot(fingerprints, snapshot.missing), words
+
+
+def _arranged(
+    ask: CheckAsk, nodes: Sequence[str], snapshot: Snapshot, options: argparse.Namespace
+) -> tuple[CheckAsk, Arranged, str]:
+    """Where the nodes meet; where they cannot, the rest is run all the same, and why stands in the last."""
+    if not ask.meets:
+        return ask, Arranged({}, {}), ""
+    if len(nodes) < 2:
+        return ask, arranged_here(ask, nodes[0] if nodes else this_node()), ""
+    try:
+        return ask, arranged(ask, snapshot.fingerprints, options), ""
+    except UsageError as error:
+        return ask._replace(collectives=False, mtu=False), Arranged({}, {}), str(error)
 
 
 def _with(fingerprint: Fingerprint, found: Snapshot, name: str) -> Fingerprint:
@@ -193,5 +214,8 @@ def _with(fingerprint: Fingerprint, found: Snapshot, name: str) -> Fingerprint:
         gone = found.missing.get(fingerprint.node, Missing("crashed", "no answer"))
         why = f"{gone.kind}: {gone.why}" if gone.why else gone.kind
         section = Section(name, _SECTION_SCHEMA, "error", {}, {}, (why,))
-    sections: Mapping[str, Section] = {**fingerprint.sections, name: section}
-    return replace(fingerprint, sections=sections)
+    return _having(fingerprint, section)
+
+
+def _having(fingerprint: Fingerprint, section: Section) -> Fingerprint:
+    return replace(fingerprint, sections={**fingerprint.sections, section.name: section})

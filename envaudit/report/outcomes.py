@@ -93,8 +93,12 @@ def rule_text(rule_id: str, report: Report) -> RuleText:
 
 
 def _unspoken_gaps(report: Report) -> Iterator[Finding]:
+    # EA901 also names nodes that a gate was allowed to go without.
     named = {
-        node for finding in report.findings for node in finding.nodes if finding.severity == "incomplete"
+        node
+        for finding in report.findings
+        for node in finding.nodes
+        if finding.severity == "incomplete" or finding.rule == NO_EVIDENCE
     }
     for node, gone in report.missing.items():
         if node not in named:
@@ -102,7 +106,8 @@ def _unspoken_gaps(report: Report) -> Iterator[Finding]:
             yield Finding(
                 NO_EVIDENCE, "incomplete", "no evidence", (node,), evidence=evidence, hint=gone.next_step
             )
-    if not (examined(report) or report.missing or report.findings):
+    only_remarks = all(state_of(finding, report) == "remark" for finding in report.findings)
+    if only_remarks and not examined(report) and not report.missing:
         yield Finding(NO_EVIDENCE, "incomplete", "nothing was examined")
 
 
