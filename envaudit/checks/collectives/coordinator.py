@@ -3,7 +3,7 @@
 It sends (see `member.py` for what it is sent):
 
     col.who     {}                                            say who you are; again, until one has
-    col.go      {"world"}                                     all agree; `before` may begin
+    col.go      {"world", "hub": its node}                    all agree; `before` may begin
     col.door    {"host", "stores"}                            open a door, find that many free ports
     col.try     {"addresses": {index: [host, port]}, "seconds"}
     col.launch  {"round", "seconds", "every_ms", "tasks": [[rank, task], ...]}
@@ -159,7 +159,7 @@ class Coordinator:
         return seat.here is not None
 
     def _prepare(self) -> None:
-        self.hub.broadcast("col.go", {"world": len(self.places)})
+        self.hub.broadcast("col.go", {"world": len(self.places), "hub": self.seated[0].node})
         longest_s = max(seat.here.before_s if seat.here else 0 for seat in self.seated.values())
         seconds = longest_s + self.limits.stall_s
         self.await_all(lambda seat: seat.prepared, seconds, "came to the end of what comes before")

@@ -224,8 +224,10 @@ def _standing(sights: Sequence[Sight], now: float, times: Times) -> Optional[End
 
 def _network(left: Sequence[Sight], complaining: Sequence[Sight], lowest: int) -> Ending:
     where = "while the process group was made" if lowest < READY else f"in {left[0].at or 'one collective'}"
-    said = f"; rank {complaining[0].rank} says: {complaining[0].error or complaining[0].exit}"
-    text = f"all ranks were {where} and it did not come to its end{said if complaining else ''}"
+    said = ""
+    if complaining:
+        said = f"; rank {complaining[0].rank} says: {complaining[0].error or complaining[0].exit}"
+    text = f"all ranks were {where} and it did not come to its end{said}"
     return Ending(NETWORK, (), (), (), text, left[0].stderr)
 
 

@@ -79,6 +79,7 @@ class Member:
         self._trial: Optional[Trial] = None
         self._result: Optional[Dict[str, Any]] = None
         self._own_address = ""
+        self._hub_node: Tuple[str, ...] = ()
         self._hub_address: Tuple[str, int] = ("", 0)
 
     def run(self) -> Dict[str, Any]:
@@ -93,13 +94,13 @@ class Member:
             while self._result is None and time.monotonic() < ends:
                 self._step()
             if self._result is None:
-                return own_result(HUB_LOST, f"the hub came to no result within {patience_s:.0f} s")
+                return self._without_hub(f"the hub came to no result within {patience_s:.0f} s")
             self._say_goodbye()
             return self._result
         except HubLost as error:
-            return own_result(HUB_LOST, f"the hub is gone: {error}")
+            return self._without_hub(f"the hub is gone: {' '.join(str(error).split())}")
         except _HubSilent as error:
-            return own_result(HUB_LOST, str(error))
+            return self._without_hub(str(error))
         finally:
             self._close()
 
@@ -141,6 +142,7 @@ class Member:
         if kind == "col.who":
             self._say_who()
         elif kind == "col.go":
+            self._hub_node = (str(body["hub"]),)
             if self._before is None:
                 self._send("col.prepared", {})
             else:
@@ -175,6 +177,9 @@ class Member:
             self._client.poll(0)
         except HubLost:
             pass  # it has what it came for
+
+    def _without_hub(self, text: str) -> Dict[str, Any]:
+        return own_result(HUB_LOST, text, self._hub_node)
 
     def _why_silent(self, silent_s: float) -> str:
         """Whether the hub's process has stopped or its node cannot be reached: an open port tells."""

@@ -137,6 +137,9 @@ class Rounds:
         from envaudit.checks.collectives.coordinator import Stopped
 
         world = len(self._run.places)
+        # Who could import torch once needs no longer for it now; the rest of its patience is for the network.
+        patience_s = self._times.stall_s + 2 * main.import_s
+        self._times = self._times._replace(start_s=min(self._times.start_s, patience_s))
         matrices: Mapping[int, Any] = main.matrix
         try:
             if wrong and len(matrices) < world:

@@ -39,6 +39,7 @@ class Round:
         matrix: by rank, its row of the raw all_gather.
         parameters: by rank, the digest after the DDP step.
         ready_ms: by rank, how long it took to be in its group.
+        import_s: how long the slowest took to have torch imported.
         endings: by place of the group, how it ended; None where all told everything.
     """
 
@@ -53,6 +54,8 @@ class Round:
         self.parameters: Dict[int, str] = {}
         self.ready_ms: Dict[int, int] = {}
         self.endings: Dict[int, Optional[Ending]] = {}
+        self.import_s = 0.0
+        self._began = now
         self._beats: Dict[int, int] = {}
         self._loud_at: Dict[int, float] = {}
         self._sights = {
@@ -154,6 +157,7 @@ class Round:
         sight = self._sights[key]
         if "device" in line:
             self.devices[key] = dict(line["device"])
+            self.import_s = max(self.import_s, now - self._began)
             sight = sight._replace(entered=max(sight.entered, IMPORTED), moved_at=now)
         if "ready" in line:
             self.ready_ms[key] = int(line["ready"])

@@ -12,7 +12,7 @@ from envaudit.control.meeting import Seat
 
 
 def main():
-    """`seat`, `layout`, `plan`, `facts`, `limits`, `environ`, `interpreter` and `before_s`, as `run` has them."""
+    """`seat`, `layout`, `plan`, `facts`, `limits`, `environ`, `interpreter`, `before_s`, as `run` has."""
     with open(sys.argv[1], encoding="utf-8") as file:
         asked = json.load(file)
     environ = {**os.environ, "OMP_NUM_THREADS": "1", **asked.get("environ", {})}
