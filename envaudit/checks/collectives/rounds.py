@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.checks.collectives import ending as endings
+from envaudit.checks.collectives import figures, naming, pairs
 from envaudit.checks.collectives.dealing import interface_of, task_of
 from envaudit.checks.collectives.ending import Ending, Times
 from envaudit.checks.collectives.items import CollectivePlan, narrowed
@@ -46,7 +47,7 @@ class Rounds:
         self._times = times
         self._number = 0
         self._nodes = {place.rank: place.node for place in run.places}
-        self._pairs: Dict[Tuple[int, int], Any] = {}
+        self._pairs: Dict[pairs.Pair, pairs.PairResult] = {}
 
     def run(self, result: Dict[str, Any], timed: Timed) -> None:
         """Runs what is asked for, and writes what came of it into the result."""
@@ -58,6 +59,8 @@ class Rounds:
         result["ranks"] = rank_rows(self._run.places, main.devices)
         result["cases"] = cases(main.outcomes, world)
         result["parameters"] = parameters_of(main.parameters, world)
+        if world == 2:
+            self._pairs[0, 1] = _pair_result(main, 0)
         if ending is not None and ending.kind == endings.SILENT:
             ending = self._run.look_at_doors(ending)
         wrong = [name for name, row in result["cases"].items() if row["status"] == "wrong"]
@@ -133,7 +136,6 @@ class Rounds:
 
     def _name(self, result: Dict[str, Any], main: Round, wrong: Sequence[str]) -> None:
         """Matrix and pair rounds; what cannot be run any more leaves what is known."""
-        from envaudit.checks.collectives import naming
         from envaudit.checks.collectives.coordinator import Stopped
 
         world = len(self._run.places)
@@ -142,17 +144,17 @@ class Rounds:
         self._times = self._times._replace(start_s=min(self._times.start_s, patience_s))
         matrices: Mapping[int, Any] = main.matrix
         try:
-            if wrong and len(matrices) < world:
+            # Two ranks are one pair, and nothing tells one from the other.
+            if world > 2 and wrong:
                 matrices = self._launch([range(world)], MATRIX, self._run.plan).matrix
-            self._run_pairs(narrowed(self._run.plan, wrong))
+            if world > 2:
+                self._run_pairs(narrowed(self._run.plan, wrong))
         except Stopped:
             pass  # a node is gone meanwhile
-        suspects = naming.name_culprits(world, main.outcomes, matrices, self._pairs)
+        suspects = naming.name_culprits(world, main.outcomes, matrices, self._pairs, self._nodes)
         result["suspects"] = [self._suspect(each) for each in suspects]
 
     def _run_pairs(self, plan: CollectivePlan) -> None:
-        from envaudit.checks.collectives import pairs
-
         world = len(self._run.places)
         waiting = list(pairs.first_rounds(world))
         for _ in range(_PAIR_ROUNDS):
@@ -162,9 +164,9 @@ class Rounds:
                 return
             now = self._launch([list(pair) for pair in matched], PAIR, plan)
             for place, pair in enumerate(matched):
-                self._pairs[tuple(pair)] = _pair_result(now, place)
+                self._pairs[pair] = _pair_result(now, place)
 
-    def _suspect(self, suspect: Any) -> Dict[str, Any]:
+    def _suspect(self, suspect: naming.Suspect) -> Dict[str, Any]:
         row = dict(suspect._asdict())
         row["ranks"] = list(suspect.ranks)
         row["link"] = list(suspect.link) if suspect.link else None
@@ -172,18 +174,11 @@ class Rounds:
         return row
 
     def _figures(self, main: Round) -> Dict[str, Any]:
-        try:
-            from envaudit.checks.collectives import figures
-        except ImportError:
-            return {}
-        world = len(self._run.places)
-        return dict(figures.figures_of(world, main.outcomes, self._pairs))
+        return figures.figures_of(len(self._run.places), main.outcomes, self._pairs)
 
 
-def _pair_result(now: Round, place: int) -> Any:
+def _pair_result(now: Round, place: int) -> pairs.PairResult:
     """What became of one pair, as `pairs` and `naming` take it."""
-    from envaudit.checks.collectives import pairs
-
     group = now.groups[place]
     outcomes = {rank: now.outcomes.get(rank, {}) for rank in group}
     return pairs.result_of(group, outcomes, now.endings[place] is None)

@@ -174,3 +174,28 @@ def test_deadline_ends_a_run_that_goes_on(three: Launch) -> None:
     assert ("deadline", [], [], [0, 1, 2]) == brief(result)
     assert {"not_run"} <= {row["status"] for row in result["cases"].values()} | {"not_run"}
     assert [] == three.left_after()
+
+
+def test_rank_that_stays_away_from_a_collective_is_found_in_pairs(tmp_path: Path) -> None:
+    """All have entered and none comes out: the pairs with that rank do not either."""
+    with Launch(tmp_path, 3) as launch:
+        launch.start_all({1: "away"})
+        launch.await_collectives()
+        result = launch.result(0)
+        assert ("network", [1], ["node01"], [0, 2]) == brief(result)
+        (suspect,) = result["suspects"]
+        assert ([1], True) == (suspect["ranks"], suspect["sure"])
+        assert {"0-2"} == set(result["figures"]["links"])
+        assert [] == launch.left_after()
+
+
+def test_rank_whose_sums_are_wrong_is_named_and_the_run_is_whole(three: Launch) -> None:
+    """The run ends as it should, and what it says is that one rank computes wrong sums."""
+    three.start_all({2: "wrong"})
+    result = three.result(0)
+    assert ("done", [], [], []) == brief(result)
+    wrong = {name: row for name, row in result["cases"].items() if row["status"] == "wrong"}
+    assert 8 == len(wrong)
+    assert [[2]] * 8 == [row["wrong_ranks"] for row in wrong.values()]
+    assert [["node02"]] == [suspect["nodes"] for suspect in result["suspects"]]
+    assert [] == three.left_after()
