@@ -34,7 +34,7 @@ class Arranged(NamedTuple):
 
 def arranged_here(ask: CheckAsk, node: str) -> Arranged:
     """A run of this machine alone: its hub is on the loopback, on a port that the kernel chooses."""
-    asked = _asked(ask, Seat(0, 1, LOOPBACK, 0, node), (node,), b"")
+    asked = _asked(ask, Seat(0, 1, LOOPBACK, 0, node), (node,), fresh_token())
     return Arranged({**asked.options(), **asked.own_options()}, {})
 
 

@@ -36,6 +36,8 @@ ENDINGS = (
 # The statuses of a case, worst first; `not_run` is never a pass.
 STATUSES = ("wrong", "error", "not_run", "ok")
 
+_NAMED_RANKS = 16
+
 
 class Ended(NamedTuple):
     """How a run ended.
@@ -117,6 +119,7 @@ class Figure(NamedTuple):
     name: str
     algbw_milli_gbps: Optional[int]
     busbw_milli_gbps: Optional[int]
+    size_bytes: int
     median_ns: Optional[int]
 
 
@@ -138,12 +141,13 @@ class Collectives(NamedTuple):
         suspects: the likeliest first.
         parameters: digest of the parameters after the step of DDP, empty where there was none.
         figures: of the cases that were timed.
-        straggler: {"rank", "node", "late_ns", "share_permille"}; empty where there is none.
+        straggler: {"rank", "items", "of", "late_ns"}: the rank that is last in so many of so many
+            collectives, and by how much; empty where there is none.
         latency_ns: of the smallest collective, None where it is not known.
         links: (rank, rank) → thousandths of 10⁹ bytes a second.
         clock: node → offset from the hub's clock and its bound, in ns.
-        road: what NCCL took (`checks/collectives/road.py`); empty without a GPU.
-        mtu: what the probes of path MTU found (`checks/collectives/mtu.py`); empty where not asked.
+        road: rank → what NCCL took (`checks/collectives/road.py`); empty without a GPU.
+        mtu: node → what its probes of path MTU found (`checks/collectives/mtu.py`); empty where not asked.
         took_ms: of the phases.
     """
 
@@ -174,6 +178,21 @@ class Collectives(NamedTuple):
         place = {each.rank: each.node for each in self.ranks}
         return tuple(dict.fromkeys(place[rank] for rank in ranks if rank in place))
 
+    def node_of(self, rank: int) -> str:
+        """The node of a rank, empty where it is not known."""
+        return next(iter(self.nodes_of((rank,))), "")
+
+    def ranks_in_words(self, ranks: Iterable[int]) -> str:
+        """`rank 1 (node01), ranks 2, 3 (node02)`."""
+        by_node: Dict[str, List[int]] = {}
+        for rank in ranks:
+            by_node.setdefault(self.node_of(rank), []).append(rank)
+        parts = []
+        for node, each in by_node.items():
+            shown = ", ".join(map(str, each[:_NAMED_RANKS])) + (" ..." if len(each) > _NAMED_RANKS else "")
+            parts.append(f"rank{'s' if len(each) > 1 else ''} {shown}" + (f" ({node})" if node else ""))
+        return ", ".join(parts) or "no rank"
+
     def words_of(self, rank: int) -> str:
         """`rank 3 (node02)`, or `rank 3` where its node is not known."""
         nodes = self.nodes_of((rank,))
@@ -188,12 +207,12 @@ def section_of(fingerprint: Fingerprint) -> Optional[Section]:
 
 def collective_runs(fingerprints: Iterable[Fingerprint]) -> List[Collectives]:
     """Each run that some node tells of, once; the one that says most comes first."""
-    said: Dict[str, Tuple[Section, List[str]]] = {}
+    said: Dict[str, List[Tuple[str, Section]]] = {}
     for fingerprint in fingerprints:
         section = section_of(fingerprint)
         if section is not None:
-            said.setdefault(_key(section), (section, []))[1].append(fingerprint.node)
-    runs = [_run(section, tuple(nodes)) for section, nodes in said.values()]
+            said.setdefault(_key(section), []).append((fingerprint.node, section))
+    runs = [_run(each) for each in said.values()]
     better = [run for run in runs if run.ended.kind != HUB_LOST]
     told = {node for run in better for node in _nodes_told(run)}
     lost = [run for run in runs if run.ended.kind == HUB_LOST and not told.issuperset(run.said_by)]
@@ -209,13 +228,13 @@ def _nodes_told(run: Collectives) -> Tuple[str, ...]:
     return (*(each.node for each in run.ranks), *run.ended.nodes)
 
 
-def _run(section: Section, said_by: Tuple[str, ...]) -> Collectives:
-    facts, notes = section.facts, section.notes
+def _run(said: Sequence[Tuple[str, Section]]) -> Collectives:
+    facts, notes = said[0][1].facts, said[0][1].notes
     reasons = map_in(notes, "reasons")
     figures = map_in(notes, "figures")
     authenticated = facts.get("authenticated")
     return Collectives(
-        said_by=said_by,
+        said_by=tuple(node for node, _ in said),
         ended=_ended(facts, map_in(notes, "ended")),
         requested=facts.get("requested") is True,
         world=count_in(facts, "world") or 0,
@@ -237,8 +256,9 @@ def _run(section: Section, said_by: Tuple[str, ...]) -> Collectives:
         latency_ns=count_in(figures, "latency_ns"),
         links=_links(map_in(figures, "links")),
         clock=_clock(map_in(notes, "clock")),
-        road=map_in(notes, "road"),
-        mtu=map_in(notes, "mtu"),
+        # These two each node tells of its own ranks and ways.
+        road={rank: row for _, each in said for rank, row in map_in(each.notes, "road").items()},
+        mtu={node: map_in(each.notes, "mtu") for node, each in said if map_in(each.notes, "mtu")},
         took_ms={name: ms for name, ms in map_in(notes, "took_ms").items() if isinstance(ms, int)},
     )
 
@@ -293,7 +313,13 @@ def _suspect(row: Mapping[str, Any]) -> Suspect:
 
 
 def _figure(name: str, row: Mapping[str, Any]) -> Figure:
-    return Figure(name, count_in(row, "algbw"), count_in(row, "busbw"), count_in(row, "median_ns"))
+    return Figure(
+        name,
+        count_in(row, "algbw"),
+        count_in(row, "busbw"),
+        count_in(row, "size_bytes") or 0,
+        count_in(row, "median_ns"),
+    )
 
 
 def _links(table: Mapping[str, Any]) -> Dict[Tuple[int, int], int]:

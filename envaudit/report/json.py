@@ -6,6 +6,7 @@ import json
 from typing import Any, Dict, Tuple
 
 from envaudit.model.checked import CheckedDevice
+from envaudit.model.collective import Collectives
 from envaudit.model.drift import Drift
 from envaudit.model.finding import Finding
 from envaudit.model.fingerprint import Fingerprint, Missing
@@ -62,6 +63,8 @@ def envelope(report: Report) -> Dict[str, Any]:
         for device in report.checks:
             checks.setdefault(device.node, {})[device.ordinal] = _checked(device)
         document["checks"] = checks
+    if report.collectives:
+        document["collectives"] = [_collectives(run) for run in report.collectives]
     return document
 
 
@@ -75,6 +78,29 @@ def _checked(device: CheckedDevice) -> Dict[str, Any]:
             name: {**case._asdict(), "mismatch": dict(case.mismatch) or None}
             for name, case in device.cases.items()
         },
+    }
+
+
+def _collectives(run: Collectives) -> Dict[str, Any]:
+    named = ("ended", "ranks", "mismatches", "cases", "suspects", "figures", "links", "clock")
+    row = {name: value for name, value in run._asdict().items() if name not in named}
+    return {
+        **row,
+        "said_by": list(run.said_by),
+        "backend": run.backend or None,
+        "parameters": run.parameters or None,
+        "straggler": dict(run.straggler) or None,
+        "ended": {**run.ended._asdict()},
+        "ranks": [{**each._asdict(), "device": dict(each.device)} for each in run.ranks],
+        "mismatches": [
+            {**each._asdict(), "values": {value: list(nodes) for value, nodes in each.values}}
+            for each in run.mismatches
+        ],
+        "cases": {name: case._asdict() for name, case in run.cases.items()},
+        "suspects": [each._asdict() for each in run.suspects],
+        "figures": {name: each._asdict() for name, each in run.figures.items()},
+        "links": {f"{first}-{second}": rate for (first, second), rate in run.links.items()},
+        "clock": {node: {"offset_ns": pair[0], "bound_ns": pair[1]} for node, pair in run.clock.items()},
     }
 
 

@@ -11,6 +11,7 @@ from envaudit.model.nodeset import fold
 from envaudit.report import Report, Stage
 from envaudit.report.checks import check_lines
 from envaudit.report.clocks import clock_lines
+from envaudit.report.collectives import collective_lines
 from envaudit.report.facts import fact_lines
 from envaudit.report.lines import Line, Span, line, plain_text
 from envaudit.report.screen import printable, shortened
@@ -56,7 +57,7 @@ def layout(report: Report) -> List[Line]:
         [line(f"{stage.name:<10} {printable(stage.text)}" + _took(stage)) for stage in report.stages],
         clock_lines(report.clocks, report.clock_basis, report.verbose),
         # A gate has a line of its own for what ran; the table is for who asks for it.
-        [] if report.command == "gate" and not report.verbose else check_lines(report.checks, report.verbose),
+        *_numbers(report),
         *(_block(nodes, findings, basis, report) for nodes, findings in _blocks(report.findings)),
         fact_lines(report.facts, report.sections, report.verbose),
         timeline_lines(report.timeline, report.verbose),
@@ -73,6 +74,14 @@ def layout(report: Report) -> List[Line]:
 def finding_lines(finding: Finding, report: Report) -> List[str]:
     """What a report says of one finding, below the nodes that it is about; no line has a control in it."""
     return [plain_text(each) for each in _block(finding.nodes, [finding], "", report)]
+
+
+def _numbers(report: Report) -> List[List[Line]]:
+    """What was computed; a gate that passes tells it in a line of its stages."""
+    if report.command == "gate" and not report.verbose:
+        return []
+    checks = check_lines(report.checks, report.verbose)
+    return [checks, collective_lines(report.collectives, report.verbose)]
 
 
 def _blocks(findings: Sequence[Finding]) -> Iterator[Tuple[Tuple[str, ...], List[Finding]]]:

@@ -51,7 +51,8 @@ SUBJECTS: Mapping[str, Tuple[int, int]] = {
     "nccl": (450, 469),
     "selection": (470, 499),
     "numbers": (500, 599),
-    "collectives": (600, 699),
+    "collectives": (600, 609),
+    "roads": (610, 619),
     "evidence": (900, 909),
     "waivers": (910, 919),
 }

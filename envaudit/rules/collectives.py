@@ -1,0 +1,300 @@
+"""Collectives: what the ranks of a run came to together, and who is at fault (`envaudit check`).
+
+Whoever is silent is at fault, and whoever complains is mostly its victim. Where the evidence leaves more than
+one, all are named and none is accused alone.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, Sequence, Tuple
+
+from envaudit.model.collective import (
+    DONE,
+    NOT_TESTED,
+    SECTION,
+    Case,
+    Collectives,
+    Suspect,
+    collective_runs,
+)
+from envaudit.model.drift import join_path
+from envaudit.model.nodeset import fold
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Evidence, Found, rule
+
+_NAMED_CASES = 6
+_NAMED_RANKS = 16
+_STDERR_LINES = 4
+_DDP = "ddp"
+# The beginning of the reason why a backend does not run something (`checks/collectives/abilities.py`).
+_OF_KIND = ("gloo of ", "nccl of ", "needs two ranks")
+
+
+@rule(
+    "EA600",
+    severity="error",
+    scope="cross",
+    title="wrong result of a collective",
+    why="Every rank knows the right answer without the others: gradients that went this way are wrong.",
+    how_to_fix="Take the named node out of the pool, and run 'envaudit check' on it alone and on the others "
+    "without it.",
+    needs=(SECTION,),
+)
+def wrong_collective(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """One finding for each suspect; one for all where nobody can be named, and one for the step of DDP."""
+    for run in collective_runs(evidence.fingerprints):
+        step = run.cases.get(_DDP)
+        if step is not None and step.status == "wrong":
+            nodes = run.nodes_of(step.wrong_ranks) or run.said_by
+            lines = (_case_line(run, step), "ranks train models of their own from here on")
+            yield Found(
+                "parameters differ after a step of DDP", nodes, join_path(SECTION, "parameters"), lines
+            )
+        wrong = [case for case in run.cases.values() if case.status == "wrong" and case.name != _DDP]
+        if not wrong:
+            continue
+        lines = tuple(_case_line(run, case) for case in wrong[:_NAMED_CASES])
+        if len(wrong) > _NAMED_CASES:
+            lines = (*lines, f"and {len(wrong) - _NAMED_CASES} more collectives")
+        if not run.suspects:
+            ranks = sorted({rank for case in wrong for rank in case.wrong_ranks})
+            where = run.ranks_in_words(ranks)
+            what = f"collectives give wrong results on {where}, and nothing tells who is at fault"
+            yield Found(what, run.nodes_of(ranks) or run.said_by, join_path(SECTION, "cases"), lines)
+        for suspect in run.suspects:
+            evidence_lines = (suspect.how, *lines) if suspect.how else lines
+            nodes = suspect.nodes or run.nodes_of(suspect.ranks or suspect.link)
+            what = f"collectives give wrong results: {_suspect(run, suspect)}"
+            yield Found(what, nodes, join_path(SECTION, "cases"), evidence_lines)
+
+
+@rule(
+    "EA601",
+    severity="error",
+    scope="cross",
+    title="ranks that cannot work together",
+    why="A launch with these differences hangs or crashes before its first step; no rank was started.",
+    needs=(SECTION,),
+)
+def mismatch(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """One finding a difference; those that only slow a launch down are warnings."""
+    for run in collective_runs(evidence.fingerprints):
+        for found in run.mismatches:
+            lines = tuple(f"{fold(nodes)}: {value}" for value, nodes in found.values)
+            # The largest group comes first, and where none is larger all are named.
+            groups = [nodes for _, nodes in found.values]
+            odd = groups[1:] if len(groups) > 1 and len(groups[0]) > len(groups[1]) else groups
+            nodes = tuple(dict.fromkeys(node for group in odd for node in group))
+            severity = "warning" if found.severity == "warning" else ""
+            yield Found(
+                f"{found.what.replace('_', ' ')} differs: {found.text}",
+                nodes,
+                SECTION,
+                lines,
+                severity=severity,
+            )
+
+
+@rule(
+    "EA602",
+    severity="incomplete",
+    scope="cross",
+    title="rank missing",
+    why="The others waited for it, as a launch would; nothing is known of it.",
+    how_to_fix="See whether the node is up and the launcher started a process there, or raise --join.",
+    needs=(SECTION,),
+)
+def rank_missing(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """A process that never came to the hub."""
+    yield from _ended(evidence, ("missing",), "not all processes of the launch came")
+
+
+@rule(
+    "EA603",
+    severity="incomplete",
+    scope="cross",
+    title="node cannot be reached by the others",
+    why="A launch over these nodes would wait for its rendezvous and end without a step.",
+    how_to_fix="Look for a firewall between the nodes and at the interface that is chosen "
+    "(GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME); give --hub HOST:PORT where another address is meant.",
+    needs=(SECTION,),
+)
+def unreachable(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """The hub, or a port of the rendezvous."""
+    yield from _ended(evidence, ("unreachable",), "nodes cannot reach each other")
+
+
+@rule(
+    "EA604",
+    severity="error",
+    scope="cross",
+    title="rank lost",
+    why="A process died in the middle of a collective, and took the launch with it.",
+    needs=(SECTION,),
+)
+def rank_lost(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """A worker or its supervisor ended without having said so."""
+    yield from _ended(evidence, ("lost", "exit", "hub_lost"), "lost")
+
+
+@rule(
+    "EA605",
+    severity="error",
+    scope="cross",
+    title="rank silent",
+    why="Its process is stopped, swapped out, or cut off: the others wait for it in the collective.",
+    needs=(SECTION,),
+)
+def rank_silent(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """No heartbeat, and no word of its end."""
+    yield from _ended(evidence, ("silent",), "silent")
+
+
+@rule(
+    "EA606",
+    severity="error",
+    scope="cross",
+    title="rank stuck",
+    why="It is alive and does not enter the collective in which the others wait for it.",
+    needs=(SECTION,),
+)
+def rank_stuck(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """Heartbeats without progress."""
+    yield from _ended(evidence, ("stuck",), "stuck")
+
+
+@rule(
+    "EA607",
+    severity="error",
+    scope="cross",
+    title="collective failed at a rank",
+    why="An exception on one rank ends it, and hangs or ends the others.",
+    needs=(SECTION,),
+)
+def rank_failed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """An exception with its text."""
+    yield from _ended(evidence, ("error",), "failed")
+
+
+@rule(
+    "EA608",
+    severity="error",
+    scope="cross",
+    title="network between ranks fails",
+    why="All ranks entered the collective and none came out: what lies between them lost it.",
+    how_to_fix="Look at the link, its errors and its MTU ('envaudit check --only mtu').",
+    needs=(SECTION,),
+)
+def network_failed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """With the link, where rounds of pairs have found one."""
+    yield from _ended(evidence, ("network",), "the network fails")
+
+
+@rule(
+    "EA609",
+    severity="info",
+    scope="cross",
+    title="collectives not tested",
+    why="What was not tested is no pass; where it was asked for, the run is incomplete.",
+    how_to_fix="Run with two ranks or more: --nproc 2, --nodes with two nodes, or under torchrun.",
+)
+def collectives_not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """One rank, a busy GPU, or a time that was over; incomplete where asked for by name or by the policy.
+
+    What the backend does not have is told as well: nothing is said about it.
+    """
+    for run in collective_runs(evidence.fingerprints):
+        wanted = run.requested or SECTION in policy.require
+        if run.ended.kind == NOT_TESTED and (run.world or run.requested):
+            nodes = run.ended.nodes or run.said_by
+            severity = "incomplete" if wanted else ""
+            yield Found(f"collectives: NOT TESTED ({run.ended.text})", nodes, SECTION, severity=severity)
+        elif run.ended.kind == "deadline":
+            yield Found(
+                f"collectives: NOT TESTED to their end ({run.ended.text})",
+                run.ended.nodes or run.said_by,
+                SECTION,
+                _after(run),
+                hint="Give --total more time, or fewer --ops and --sizes.",
+                severity="incomplete",
+            )
+        lacking = _not_run(run, of_kind=True)
+        if lacking:
+            what = f"{_count(sum(map(len, lacking.values())), 'collective')} that {run.backend} does not have"
+            lines = tuple(f"{reason}: {_kinds(names)}" for reason, names in lacking.items())
+            yield Found(
+                what,
+                run.said_by,
+                SECTION,
+                lines,
+                hint="Nothing has to be done; ranks that need one of them need another backend.",
+            )
+        for reason, names in _not_run(run, of_kind=False).items():
+            yield Found(
+                f"{_count(len(names), 'collective')} not run: {reason}",
+                run.said_by,
+                SECTION,
+                (_some(names),),
+                severity="incomplete" if run.ended.kind == DONE else "",
+            )
+
+
+def _ended(evidence: Evidence, kinds: Sequence[str], what: str) -> Iterator[Found]:
+    for run in collective_runs(evidence.fingerprints):
+        if run.ended.kind in kinds:
+            nodes = run.ended.nodes or run.nodes_of(run.ended.ranks)
+            named = [rank for rank in run.ended.ranks if run.nodes_of((rank,))]
+            who = f"{run.ranks_in_words(named)}: " if named else ""
+            yield Found(f"{who}{run.ended.text or what}", nodes, join_path(SECTION, "ended"), _after(run))
+
+
+def _after(run: Collectives) -> Tuple[str, ...]:
+    """Who suffered from it, and the last words of who did not."""
+    lines = [line for line in run.ended.stderr.splitlines() if line.strip()][-_STDERR_LINES:]
+    victims = f"victims: {run.ranks_in_words(run.ended.victims)}" if run.ended.victims else ""
+    through = sum(case.status == "ok" for case in run.cases.values())
+    so_far = f"{_count(through, 'collective')} were right until then" if through else ""
+    return tuple(text for text in (victims, so_far, *lines) if text)
+
+
+def _suspect(run: Collectives, suspect: Suspect) -> str:
+    """`rank 3 (node02) sends wrong values`, `one of rank 0 (node01), rank 1 (node02)`."""
+    if suspect.link:
+        who = "the link between " + " and ".join(run.words_of(rank) for rank in suspect.link)
+    elif len(suspect.ranks) == 1:
+        who = run.words_of(suspect.ranks[0])
+    else:
+        who = "one of " + ", ".join(run.words_of(rank) for rank in suspect.ranks[:_NAMED_RANKS])
+    kind = suspect.kind.replace("_", " ")
+    return f"{who} ({kind})" if kind else who
+
+
+def _case_line(run: Collectives, case: Case) -> str:
+    where = f" on {run.ranks_in_words(case.wrong_ranks)}" if case.wrong_ranks else ""
+    return f"{case.name}{where}" + (f": {case.reason}" if case.reason else "")
+
+
+def _not_run(run: Collectives, *, of_kind: bool) -> Dict[str, List[str]]:
+    found: Dict[str, List[str]] = {}
+    for case in run.cases.values():
+        if case.status == "not_run" and case.reason.startswith(_OF_KIND) == of_kind:
+            found.setdefault(case.reason or "no reason is known", []).append(case.name)
+    return found
+
+
+def _kinds(names: Sequence[str]) -> str:
+    """Operations and dtypes, without reductions and sizes: `all_reduce e4m3, e5m2; reduce e4m3`."""
+    dtypes: Dict[str, Dict[str, None]] = {}
+    for name in names:
+        parts = name.split("/")
+        dtypes.setdefault(parts[0], {})[parts[-2] if len(parts) > 2 else ""] = None
+    return "; ".join(f"{op} {', '.join(each)}".strip() for op, each in dtypes.items())
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED_CASES} more" if len(names) > _NAMED_CASES else ""
+    return ", ".join(names[:_NAMED_CASES]) + more
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
