@@ -104,8 +104,15 @@ def expected() -> Optional[Expected]:
         InputError: it is there and cannot be read.
     """
     data = _document(EXPECTED)
-    if data is None:
-        return None
+    return None if data is None else expected_of(data)
+
+
+def expected_of(data: Mapping[str, Any]) -> Expected:
+    """A compiled lock as it is read.
+
+    Raises:
+        InputError: it is none.
+    """
     snapshot = decode_snapshot(data["snapshot"], EXPECTED)
     names = {name: tuple(of) for name, of in data["distributions"].items()}
     return Expected(data["path"], data["sha256"], snapshot.by_node, names)
@@ -119,8 +126,15 @@ def baseline() -> Optional[Baseline]:
         InputError: it is there and cannot be read.
     """
     data = _document(BASELINE)
-    if data is None:
-        return None
+    return None if data is None else baseline_of(data)
+
+
+def baseline_of(data: Mapping[str, Any]) -> Baseline:
+    """A compiled baseline as it is read.
+
+    Raises:
+        InputError: it is none.
+    """
     snapshot = decode_snapshot(data["snapshot"], BASELINE)
     return Baseline(data["reference"], data["sha256"], snapshot.by_node, data["for_all"])
 

@@ -1,0 +1,192 @@
+"""What was seen of the nodes of a launch, held to what was compiled in, and the report of it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from envaudit._version import __version__
+from envaudit.cli import compiled
+from envaudit.cli.comparing import all_with_all
+from envaudit.cli.judging import judged, policy_of
+from envaudit.diff import PathFilter, compare_to_reference
+from envaudit.model import Drift, Fingerprint, Missing, Verdict, split_path
+from envaudit.model.checked import SECTION as CHECKS
+from envaudit.model.checked import checked_devices
+from envaudit.model.clockoffset import NOTE as OFFSET
+from envaudit.model.clockoffset import SECTION as CLOCK
+from envaudit.model.collective import SECTION as COLLECTIVES
+from envaudit.model.nodeset import fold
+from envaudit.report import Report, Stage
+from envaudit.rules import Evidence, Policy, all_rules, judge
+
+# A package's path has three segments; what the lock tells of one is not told a second time.
+_PACKAGE = 3
+
+
+class Held(NamedTuple):
+    """What nodes are held to: each part None where there is none."""
+
+    expected: Optional[compiled.Expected]
+    baseline: Optional[compiled.Baseline]
+
+
+class Seen(NamedTuple):
+    """What was seen of a launch.
+
+    Attributes:
+        nodes: of those that answered.
+        missing: why there is nothing of the others.
+        stages: what was done, as it was done.
+        asked: the sections that the run covers.
+        clocks_asked: whether offsets were measured.
+    """
+
+    nodes: Tuple[Fingerprint, ...]
+    missing: Mapping[str, Missing]
+    stages: Tuple[Stage, ...]
+    asked: Tuple[str, ...]
+    clocks_asked: bool = False
+
+
+def notable(own: Fingerprint, policy: Policy) -> List[str]:
+    """The sections of which the rules of one node speak, at a severity that counts.
+
+    What follows from a comparison is not theirs: it is seen where the nodes come together.
+    """
+    found = judge(Evidence((own,), comparing=False, gate=True), policy)
+    needs = {rule.id: rule.needs for rule in all_rules()}
+    counted = ("error", "incomplete", "warning", *(("info",) if policy.fail_on == "info" else ()))
+    names: List[str] = []
+    for finding in found:
+        if finding.severity in counted:
+            head = split_path(finding.path)[:1] if finding.path else ()
+            names += [*head, *needs.get(finding.rule, ())]
+    return sorted(set(names).intersection(own.sections))
+
+
+def with_offset(
+    node: Fingerprint, offset_ns: Optional[int], bound_ns: Optional[int], run: str
+) -> Fingerprint:
+    """A node whose section clock says how far it is from the hub's, as a controller's nodes do."""
+    section = node.sections.get(CLOCK)
+    if section is None:
+        return node
+    if offset_ns is None or bound_ns is None:
+        note: Dict[str, object] = {"run": run}
+    else:
+        note = {"run": run, "offset_ns": offset_ns, "bound_ns": bound_ns}
+    held = section.with_details({**section.notes, OFFSET: note}, section.errors)
+    return replace(node, sections={**node.sections, CLOCK: held})
+
+
+def report_of(seen: Seen, held: Held, options: argparse.Namespace, began: float) -> Report:
+    """Compare, judge, and put it into words."""
+    policy = policy_of(options)
+    stages = list(seen.stages)
+    drifts: Tuple[Drift, ...] = ()
+    references: Tuple[Fingerprint, ...] = ()
+    against_lock: Tuple[Drift, ...] = ()
+    without: Tuple[str, ...] = ()
+    if held.expected is not None:
+        against_lock, references = _to_lock(seen.nodes, held.expected)
+        count = len({node for drift in against_lock for node in drift.outliers})
+        words = "all as locked" if not count else f"{count} of {len(seen.nodes)} not as locked"
+        stages.append(Stage("as locked", f"{words} in {held.expected.path}"))
+    if held.baseline is not None:
+        drifts, before, without = _to_baseline(seen.nodes, held.baseline)
+        references = (*references, *before)
+    elif len(seen.nodes) > 1:
+        drifts = all_with_all(seen.nodes, PathFilter(), policy)
+    told = {split_path(drift.path)[:_PACKAGE] for drift in against_lock}
+    drifts = (
+        *against_lock,
+        *(drift for drift in drifts if split_path(drift.path)[:_PACKAGE] not in told),
+    )
+    evidence = Evidence(
+        fingerprints=seen.nodes,
+        missing=seen.missing,
+        drifts=drifts,
+        sections=seen.asked,
+        references=references,
+        comparing=len(seen.nodes) + len(seen.missing) > 1 or bool(references),
+        clocks_asked=seen.clocks_asked,
+        gate=True,
+        allowed_missing=options.allow_missing,
+        without_baseline=without,
+        baseline=held.baseline.reference if held.baseline is not None else "",
+    )
+    found = judged(evidence, options, full=False)
+    verdict = Verdict.of(found.findings, policy.fail_on)
+    stages += [stage for stage in found.stages if stage.name != "policy"]
+    return Report(
+        command="gate",
+        tool=__version__,
+        verdict=verdict,
+        findings=found.findings,
+        drifts=drifts,
+        missing=seen.missing,
+        nodes=tuple(each.node for each in seen.nodes),
+        sections=tuple(name for name in seen.asked if any(name in node.sections for node in seen.nodes)),
+        comparing=evidence.comparing,
+        reference=held.baseline.reference if held.baseline is not None else "",
+        outcome=_outcome(seen, held, evidence),
+        elapsed_s=time.monotonic() - began,
+        verbose=options.verbose,
+        stages=tuple(stages),
+        set_aside=found.set_aside,
+        checks=tuple(checked_devices(seen.nodes)),
+        fingerprints=seen.nodes,
+        held_against=held.expected.path if held.expected is not None else "",
+    )
+
+
+def _to_lock(
+    nodes: Sequence[Fingerprint], expected: compiled.Expected
+) -> Tuple[Tuple[Drift, ...], Tuple[Fingerprint, ...]]:
+    suffix = f"@{expected.path.rpartition('/')[2]}"
+    wanted = {node.node: expected.of_node(node) for node in nodes}
+    pairs = {node.node: expected.cut(wanted[node.node], node) for node in nodes}
+    drifts = compare_to_reference(
+        {name: pair[0] for name, pair in pairs.items()},
+        {name: pair[1] for name, pair in pairs.items()},
+        basis="lock",
+        suffix=suffix,
+    )
+    return drifts, tuple(replace(each, node=f"{name}{suffix}") for name, each in wanted.items())
+
+
+def _to_baseline(
+    nodes: Sequence[Fingerprint], baseline: compiled.Baseline
+) -> Tuple[Tuple[Drift, ...], Tuple[Fingerprint, ...], Tuple[str, ...]]:
+    before = {node.node: baseline.of_node(node.node) for node in nodes}
+    held = {name: each for name, each in before.items() if each is not None}
+    suffix = f"@{baseline.reference.rpartition('/')[2].rpartition('@')[2]}"
+    current = {node.node: node for node in nodes}
+    drifts = compare_to_reference(held, current, basis="baseline", suffix=suffix)
+    without = tuple(name for name, each in before.items() if each is None)
+    return drifts, tuple(replace(each, node=f"{name}{suffix}") for name, each in held.items()), without
+
+
+def _outcome(seen: Seen, held: Held, evidence: Evidence) -> str:
+    """What a pass says: `4 nodes, as locked, alike, numbers right, collectives right`."""
+    count = len(seen.nodes)
+    text = "1 node" if count == 1 else f"{count} nodes"
+    if seen.missing:
+        text = f"{count} of {count + len(seen.missing)} nodes ({fold(seen.missing)} allowed to be missing)"
+    if held.expected is not None:
+        text += ", as locked"
+    if held.baseline is not None:
+        text += f", like {held.baseline.reference}"
+    elif evidence.comparing:
+        text += ", alike"
+    if any(CHECKS in node.sections for node in seen.nodes):
+        text += ", numbers right"
+    else:
+        text += ", no numbers checked"
+    tried = [node.sections[COLLECTIVES] for node in seen.nodes if COLLECTIVES in node.sections]
+    if tried and tried[0].facts.get("ended") == "done":
+        text += f", collectives of {tried[0].facts.get('world')} ranks right"
+    return text

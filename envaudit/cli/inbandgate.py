@@ -1,0 +1,367 @@
+"""`envaudit gate` inside a launch (torchrun, srun, mpirun), or on one machine alone.
+
+All processes of the launch meet at a hub that the first one runs. One of each node has read it. The first
+one judges by what was compiled into the one-file form, prints, and writes the verdict's file before any
+process leaves; all of them end with the same code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from envaudit._version import __version__
+from envaudit.checks.collectives.asked import LOOPBACK, Asked
+from envaudit.checks.collectives.coordinator import Coordinator
+from envaudit.checks.collectives.hello import hello_of
+from envaudit.checks.collectives.layout import Layout
+from envaudit.checks.collectives.member import Member
+from envaudit.checks.collectives.section import answer_of
+from envaudit.checks.collectives.supervising import Machine, Said, layout_of, machine_of, of_one_rank
+from envaudit.checks.plan import options_of
+from envaudit.cli import asking, compiled, gatejudging
+from envaudit.cli.aside import Aside
+from envaudit.cli.checkoptions import CheckAsk, asked_by
+from envaudit.cli.gatemeeting import CHECK, CHECKED, READ, Attendant, Gathering
+from envaudit.cli.judging import policy_of
+from envaudit.cli.output import check_output_options, emit
+from envaudit.cli.seat import InBand
+from envaudit.cli.selection import this_node
+from envaudit.control.client import HubLost
+from envaudit.control.hub import Hub
+from envaudit.control.meeting import Meeting
+from envaudit.control.tokens import token_of
+from envaudit.errors import EXIT_INCOMPLETE, UsageError
+from envaudit.model import Fingerprint, Missing, Section
+from envaudit.model.checked import SECTION as CHECKS
+from envaudit.model.collective import SECTION as COLLECTIVES
+from envaudit.probe.registry import section_names
+from envaudit.report import Stage
+from envaudit.report.lines import plain_text
+from envaudit.report.summary import verdict_lines
+from envaudit.rules import Policy
+from envaudit.store import atomic_write
+from envaudit.transport.inband import read_here
+
+# Once all are there, a node says at once what it has read; it was read before.
+_SAY_S = 20.0
+# Beyond the budget of the kernels: the interpreter's start and torch's.
+_AROUND_S = 30
+
+
+def execute(options: argparse.Namespace, launch: Optional[InBand]) -> int:
+    """Take part in the launch's gate; without a launch look at this machine alone.
+
+    Raises:
+        UsageError: an option that this form has not, or the hub's port is taken.
+        HubUnreachable: the first process of the launch was not to be found.
+    """
+    began = time.monotonic()
+    if launch is None or launch.prints:
+        check_output_options(options)
+    held = _held(options)
+    policy = policy_of(options)
+    ask = _ask_of(options, policy)
+    seat = launch or InBand("", 0, 1, this_node(), LOOPBACK, 0, local_ranks=ask.local_ranks)
+    # Whoever has the first place on a node reads it, before there are threads in this process.
+    own = _read(options, seat.node) if seat.local_rank == 0 else None
+    return _Gate(options, seat, ask, held, own, policy, began).run()
+
+
+class _Gate:
+    """One process' part in a gate."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        launch: InBand,
+        ask: CheckAsk,
+        held: gatejudging.Held,
+        own: Optional[Fingerprint],
+        policy: Policy,
+        began: float,
+    ) -> None:
+        self.options = options
+        self.launch = launch
+        self.ask = ask
+        self.held = held
+        self.own = own
+        self.policy = policy
+        self.began = began
+        self.limits = ask.limits
+        self.stages: List[Stage] = []
+        self.machine = machine_of(sys.executable, os.environ, os.getcwd())
+        self.layout = _layout(launch, self.machine)
+        self._kernels = self._kernels_aside() if own is not None and ask.kernels else None
+        self._code = EXIT_INCOMPLETE
+
+    def run(self) -> int:
+        """Until the verdict is told; nothing that was started is left."""
+        try:
+            if self.launch.count == 1 and self.layout.local_ranks == 1:
+                return self._alone()
+            return self._meet()
+        finally:
+            if self._kernels is not None:
+                self._kernels.close()
+
+    def _alone(self) -> int:
+        """One process with one rank: it has nobody to meet."""
+        assert self.own is not None
+        sections = dict(self.own.sections)
+        sections.update(self._checked())
+        if self.ask.collectives:
+            sections[COLLECTIVES] = self._collectives(of_one_rank(), {}, 0)
+        self._report((replace(self.own, sections=sections),), {}, clocks_asked=False)
+        return self._code
+
+    def _meet(self) -> int:
+        launch = self.launch
+        hello = {"reads": self.own is not None, "tool": __version__, "compiled": list(compiled.description())}
+        with Meeting(launch.seat, self._token(), hello, self.limits.join_s, self._conduct) as meeting:
+            attendant = Attendant(meeting.client, {})
+            if self.own is not None:
+                speak_of = gatejudging.notable(self.own, self.policy)
+                attendant.tell(READ, self.own.sections, speak_of, self.own.captured_at)
+
+            def check(collectives: bool) -> None:
+                self._check(meeting, attendant, collectives)
+
+            try:
+                return attendant.attend(check).code
+            except HubLost as error:
+                sys.stderr.write(f"envaudit: no verdict was told: {error}\n")
+                return EXIT_INCOMPLETE
+
+    # In every process
+
+    def _check(self, meeting: Meeting, attendant: Attendant, collectives: bool) -> None:
+        """Run what is to be run on this node, and say what it came to."""
+        if collectives:
+            before_s = float(self._kernels_s) if self._kernels is not None else 0.0
+            member = Member(
+                meeting.client,
+                self.layout,
+                self._hello(),
+                self.machine.started,
+                self.limits,
+                self._run_kernels if self._kernels is not None else None,
+                before_s,
+            )
+            member.run()
+        elif self._kernels is not None:
+            self._kernels.begin()
+            while not self._kernels.over(0.2):
+                meeting.client.beat()
+                meeting.client.poll(0)
+        if self.own is not None:
+            made = self._checked()
+            whole = replace(self.own, sections={**self.own.sections, **made})
+            speak_of = gatejudging.notable(whole, self.policy)
+            attendant.tell(CHECKED, made, speak_of, self.own.captured_at)
+
+    def _run_kernels(self) -> None:
+        assert self._kernels is not None
+        self._kernels.begin()
+        self._kernels.over(self._kernels_s)
+
+    def _checked(self) -> Dict[str, Section]:
+        """Section `checks`, where it was to be run."""
+        if self._kernels is None:
+            return {}
+        self._run_kernels()
+        try:
+            row = self._kernels.value()
+        except RuntimeError as error:
+            return {CHECKS: Section(CHECKS, 1, "error", {}, {}, (str(error),))}
+        return {CHECKS: _section(row)}
+
+    @property
+    def _kernels_s(self) -> int:
+        return self.ask.plan.budget_s + _AROUND_S if self.ask.kernels else _AROUND_S
+
+    def _kernels_aside(self) -> Aside:
+        plan, node, seconds = self.ask.plan, self.launch.node, self._kernels_s
+
+        def run() -> Dict[str, Any]:
+            found = read_here(node, sections=(CHECKS,), options=options_of(plan), timeout_s=seconds)
+            return _row(found.sections[CHECKS])
+
+        return Aside(run)
+
+    def _hello(self) -> Mapping[str, Any]:
+        own = self.own
+
+        def read(name: str) -> Tuple[Mapping[str, Any], Mapping[str, Any]]:
+            section = own.sections.get(name) if own is not None else None
+            return ({}, {}) if section is None else (section.facts, section.notes)
+
+        return hello_of(read, os.environ, self.machine.cards, (self.launch.host, self.launch.port))
+
+    def _token(self) -> bytes:
+        return token_of(os.environ, self.options.token_file or "")
+
+    # In the first process, beside its own part
+
+    def _conduct(self, hub: Hub) -> None:
+        """Gather, run, judge, report, and let all leave with the same code."""
+        joining = time.monotonic()
+        missing = hub.join(self.limits.join_s)
+        there = f"{len(hub.members)} of {self.launch.count} processes"
+        self.stages.append(Stage("joined", there, time.monotonic() - joining))
+        known = list(self.own.sections.values()) if self.own is not None else []
+        if self.held.baseline is not None:
+            known += [s for each in self.held.baseline.by_node.values() for s in each.sections.values()]
+        gathering = Gathering(hub, known, __version__)
+        began = time.monotonic()
+        gathering.gather(_SAY_S)
+        words = f"{len(gathering.nodes)} read, {gathering.asked} sections asked for"
+        self.stages.append(Stage("nodes", words, time.monotonic() - began))
+        collected = self._run_all(hub, gathering, missing)
+        nodes, gone = gathering.fingerprints()
+        if collected is not None:
+            nodes = tuple(replace(n, sections={**n.sections, COLLECTIVES: collected}) for n in nodes)
+        gone.update(self._never_came(missing, hub))
+        nodes = self._with_clocks(nodes, gathering, hub)
+        line = self._report(nodes, gone, clocks_asked=len(nodes) > 1)
+        gathering.finish(self._code, line)
+
+    def _run_all(self, hub: Hub, gathering: Gathering, missing: List[int]) -> Optional[Section]:
+        """Kernels and collectives, in one meeting; the section of the latter, where they are run."""
+        if not self.ask.kernels and not self.ask.collectives:
+            self.stages.append(Stage("checks", "not run (--no-check)"))
+            return None
+        began = time.monotonic()
+        hub.broadcast(CHECK, {"collectives": self.ask.collectives})
+        collected, events = None, []
+        if self.ask.collectives:
+            coordinator = Coordinator(hub, self.ask.collective_plan, self.limits, self.layout.names)
+            result = coordinator.run(missing)
+            events = coordinator.others
+            took_ms = int((time.monotonic() - began) * 1000)
+            collected = self._collectives(result, {}, took_ms)
+            words = (
+                f"{result['ended']['kind']}, {len(result['cases'])} collectives of {result['world']} ranks"
+            )
+            self.stages.append(Stage("ranks", words, time.monotonic() - began))
+        gathering.gather(self._kernels_s, CHECKED, events)
+        return collected
+
+    def _collectives(self, result: Dict[str, Any], road: Dict[str, Any], took_ms: int) -> Section:
+        asked = Asked(plan=self.ask.collective_plan, seat=self.launch.seat, requested=self.ask.requested)
+        answer = answer_of(asked, Said(result, road, None), took_ms=took_ms)
+        facts, notes = json.loads(json.dumps([answer.facts, dict(answer.notes)]))
+        return Section(COLLECTIVES, 1, answer.status, facts, notes, tuple(answer.errors))
+
+    def _never_came(self, missing: List[int], hub: Hub) -> Dict[str, Missing]:
+        """The processes that nobody heard of, by their rank: of which node they are, nobody knows."""
+        there = sorted({member.node for member in hub.members.values()})
+        why = f"it never came to {self.launch.host}:{self.launch.port} in {self.limits.join_s:g} s"
+        came = f"; there were {', '.join(there[:8])}{' and others' if len(there) > 8 else ''}"
+        names = self.layout.names
+        return {
+            names[index] if index < len(names) else f"rank{index}": Missing("unreachable", why + came)
+            for index in missing
+        }
+
+    def _with_clocks(
+        self, nodes: Tuple[Fingerprint, ...], gathering: Gathering, hub: Hub
+    ) -> Tuple[Fingerprint, ...]:
+        members = {node.label: hub.members[node.index] for node in gathering.nodes.values()}
+        run = f"{self.launch.node} {self.began:.6f}"
+        return tuple(
+            gatejudging.with_offset(each, members[each.node].offset_ns, members[each.node].bound_ns, run)
+            for each in nodes
+        )
+
+    def _report(
+        self, nodes: Tuple[Fingerprint, ...], missing: Mapping[str, Missing], *, clocks_asked: bool
+    ) -> str:
+        """Judge, print, write the verdict's file; the last line."""
+        asked = [*section_names(), "lock"]
+        asked += [CHECKS] if self.ask.kernels else []
+        asked += [COLLECTIVES] if self.ask.collectives else []
+        stages = [*self.stages, *(Stage("compiled", line) for line in compiled.description())]
+        seen = gatejudging.Seen(nodes, missing, tuple(stages), tuple(asked), clocks_asked)
+        report = gatejudging.report_of(seen, self.held, self.options, self.began)
+        self._code = report.verdict.exit_code
+        line = plain_text(verdict_lines(report)[-1])
+        if self.options.verdict_file:
+            atomic_write(self.options.verdict_file, f"{line}\n".encode("utf-8", "backslashreplace"))
+        emit(report, self.options)
+        return line
+
+
+def _read(options: argparse.Namespace, node: str) -> Fingerprint:
+    return read_here(
+        node,
+        also=asking.on_request(options),
+        options=asking.told(options),
+        workdir=options.workdir or os.getcwd(),
+        timeout_s=options.timeout or asking.DEFAULT_TIMEOUT_S,
+    )
+
+
+def _ask_of(options: argparse.Namespace, policy: Policy) -> CheckAsk:
+    """What is run: nothing with `--no-check`; what the policy requires was asked for by name."""
+    ask = asked_by(options)
+    if options.no_check:
+        return ask._replace(kernels=False, collectives=False, mtu=False)
+    return ask._replace(requested=ask.requested or COLLECTIVES in policy.require)
+
+
+def _layout(launch: InBand, machine: Machine) -> Layout:
+    """The ranks of this process: its own one, or all of its node."""
+    if launch.rank is None:
+        return layout_of(machine, launch.local_ranks)
+    gpus = machine.started.gpus
+    # A launcher may show each process its own GPU alone.
+    device = "cpu" if not gpus else f"cuda:{launch.local_rank if launch.local_rank < gpus else 0}"
+    return Layout(1, (launch.rank,), launch.count, launch.local_rank, (device,))
+
+
+def _held(options: argparse.Namespace) -> gatejudging.Held:
+    """What was compiled in, or, where the package is installed, what the options name.
+
+    Raises:
+        UsageError: the one-file form, and an option for what is to be compiled in.
+    """
+    if asking.is_one_file():
+        for name in ("lock", "baseline"):
+            if getattr(options, name, None):
+                raise UsageError(
+                    "this one-file form reads no lock and no store",
+                    where=f"--{name}",
+                    next_step=f"Compile it in: envaudit bundle --{name} ... -o envaudit.pyz.",
+                )
+        return gatejudging.Held(compiled.expected(), compiled.baseline())
+    from envaudit.cli import compiling
+    from envaudit.cli.locks import categories_of
+
+    expected = baseline = None
+    if options.lock:
+        made = compiling.compile_lock(options.lock, categories_of(options))
+        expected = compiled.expected_of(json.loads(made.decode("ascii")))
+    if options.baseline:
+        made = compiling.compile_baseline(options.baseline, options)
+        baseline = compiled.baseline_of(json.loads(made.decode("ascii")))
+    return gatejudging.Held(expected, baseline)
+
+
+def _row(section: Section) -> Dict[str, Any]:
+    return {
+        "schema": section.schema,
+        "status": section.status,
+        "facts": section.facts,
+        "notes": section.notes,
+        "errors": list(section.errors),
+    }
+
+
+def _section(row: Mapping[str, Any]) -> Section:
+    return Section(CHECKS, row["schema"], row["status"], row["facts"], row["notes"], tuple(row["errors"]))
