@@ -63,7 +63,7 @@ def name_culprits(
     Args:
         world: how many ranks.
         outcomes: by rank and item, as `rank.outcome_of` makes them.
-        matrices: by rank, what its raw all_gather found (`rank._Runner.matrix`).
+        matrices: by rank, what its raw all_gather found (`rank.Runner.matrix`).
         pairs: what became of pairs of ranks, `pairs.PairResult`.
         nodes: where each rank runs; with it several ranks of one node are named together.
     """

@@ -47,7 +47,7 @@ ALL, MATRIX, PAIR = "all", "matrix", "pair"
 # Outcomes told in one line; what is not told yet goes out with the next heartbeat.
 _BATCH = 32
 # The raw contributions that name a source or a link: fp32's bits, in two sizes.
-_MATRIX_ITEMS = (Item(names.ALL_GATHER, "", "fp32", 1021, 1), Item(names.ALL_GATHER, "", "fp32", 65537, 0))
+MATRIX_ITEMS = (Item(names.ALL_GATHER, "", "fp32", 1021, 1), Item(names.ALL_GATHER, "", "fp32", 65537, 0))
 _MATRIX_REPEATS = 3
 
 
@@ -178,14 +178,14 @@ def work(task: Task, say: Say, progress: Progress) -> None:
     say({"device": describe(torch, task.device, 1 if on_gpu else 0)})
     progress.at = "abilities"
     abilities = Abilities(task.backend, task.device, task.budget_s)
-    wanted = list(_MATRIX_ITEMS) if task.purpose == MATRIX else _items(task, on_gpu)
+    wanted = list(MATRIX_ITEMS) if task.purpose == MATRIX else _items(task, on_gpu)
     abilities.learn(wanted)
     progress.at = "rendezvous"
     store = _join(task)
     abilities.agree(store, task.rank)
     say({"ready": int((time.monotonic() - began) * 1000)})
     scene = Scene(task.rank, task.world, task.device, task.backend, abilities.forms)
-    runner = _Runner(task, scene, progress)
+    runner = Runner(task, scene, progress)
     if task.purpose == MATRIX:
         say({"matrix": runner.matrix(abilities.judged(wanted))})
     else:
@@ -233,7 +233,7 @@ def _join(task: Task) -> Any:
     return store
 
 
-def _ddp(runner: _Runner, item: Item, say: Say) -> None:
+def _ddp(runner: Runner, item: Item, say: Say) -> None:
     from envaudit.checks.collectives.ddp import step
 
     runner.enter(item.name)
@@ -246,7 +246,7 @@ def _ddp(runner: _Runner, item: Item, say: Say) -> None:
     runner.progress.tell(outcome_of(item, [took_ns], made.digest, made.size_bytes, evidence))
 
 
-class _Runner:
+class Runner:
     """Runs items at one rank."""
 
     def __init__(self, task: Task, scene: Scene, progress: Progress) -> None:
