@@ -209,17 +209,6 @@ class Gathering:
             made.append(Fingerprint(node.label, "inband", node.captured_at, self._tool, sections))
         return tuple(made), missing
 
-    def finish(self, code: int, line: str) -> None:
-        """Tell the verdict, and let all leave together once they have it, or soon."""
-        self._hub.broadcast(VERDICT, {"code": code, "line": line})
-        waiting = {index for index, member in self._hub.members.items() if not member.left}
-        deadline = time.monotonic() + _LEAVE_S
-        while waiting and time.monotonic() < deadline:
-            for event in self._hub.poll(_TICK_S):
-                if event.kind in (BYE, ""):
-                    waiting.discard(event.index)
-        self._hub.broadcast(LEAVE, {})
-
     def _take(self, events: Sequence[Event], kind: str, waiting: Set[int]) -> bool:
         """Take what nodes say; whether any of them said something that was waited for."""
         heard = False
@@ -311,6 +300,21 @@ class Gathering:
 
     def _lose(self, node: _Node, why: str) -> None:
         node.lost = Missing("crashed", f"its process has gone: {why}")
+
+
+def let_leave(hub: Hub, code: int, line: str) -> None:
+    """Tell the verdict, and let all leave together once they have it, or soon.
+
+    A launcher ends the others when the first process ends with another code than 0.
+    """
+    hub.broadcast(VERDICT, {"code": code, "line": line})
+    waiting = {index for index, member in hub.members.items() if not member.left}
+    deadline = time.monotonic() + _LEAVE_S
+    while waiting and time.monotonic() < deadline:
+        for event in hub.poll(_TICK_S):
+            if event.kind in (BYE, ""):
+                waiting.discard(event.index)
+    hub.broadcast(LEAVE, {})
 
 
 def _deflated(section: Section) -> List[str]:

@@ -27,16 +27,16 @@ from envaudit.checks.plan import options_of
 from envaudit.cli import asking, compiled, gatejudging
 from envaudit.cli.aside import Aside
 from envaudit.cli.checkoptions import CheckAsk, asked_by
-from envaudit.cli.gatemeeting import CHECK, CHECKED, READ, Attendant, Gathering
+from envaudit.cli.gatemeeting import CHECK, CHECKED, READ, Attendant, Gathering, let_leave
 from envaudit.cli.judging import policy_of
 from envaudit.cli.output import check_output_options, emit
 from envaudit.cli.seat import InBand
 from envaudit.cli.selection import this_node
 from envaudit.control.client import HubLost
-from envaudit.control.hub import Hub
+from envaudit.control.hub import Hub, HubClosed
 from envaudit.control.meeting import Meeting
 from envaudit.control.tokens import token_of
-from envaudit.errors import EXIT_INCOMPLETE, UsageError
+from envaudit.errors import EXIT_INCOMPLETE, EnvauditError, NeededError, UsageError
 from envaudit.model import Fingerprint, Missing, Section
 from envaudit.model.checked import SECTION as CHECKS
 from envaudit.model.collective import SECTION as COLLECTIVES
@@ -62,8 +62,6 @@ def execute(options: argparse.Namespace, launch: Optional[InBand]) -> int:
         HubUnreachable: the first process of the launch was not to be found.
     """
     began = time.monotonic()
-    if launch is None or launch.prints:
-        check_output_options(options)
     held = _held(options)
     policy = policy_of(options)
     ask = _ask_of(options, policy)
@@ -113,6 +111,7 @@ class _Gate:
     def _alone(self) -> int:
         """One process with one rank: it has nobody to meet."""
         assert self.own is not None
+        _check_outputs(self.options)
         sections = dict(self.own.sections)
         sections.update(self._checked())
         if self.ask.collectives:
@@ -209,7 +208,20 @@ class _Gate:
     # In the first process, beside its own part
 
     def _conduct(self, hub: Hub) -> None:
-        """Gather, run, judge, report, and let all leave with the same code."""
+        """Come to a verdict, and let all leave with the same code, whatever it is."""
+        try:
+            line = self._verdict(hub)
+        except HubClosed:
+            raise
+        except Exception as error:
+            code = error.exit_code if isinstance(error, EnvauditError) else EnvauditError.exit_code
+            let_leave(hub, code, f"no verdict: {error}")
+            raise
+        let_leave(hub, self._code, line)
+
+    def _verdict(self, hub: Hub) -> str:
+        """Gather, run, judge, report; the report's last line."""
+        _check_outputs(self.options)
         joining = time.monotonic()
         missing = hub.join(self.limits.join_s)
         there = f"{len(hub.members)} of {self.launch.count} processes"
@@ -228,8 +240,7 @@ class _Gate:
             nodes = tuple(replace(n, sections={**n.sections, COLLECTIVES: collected}) for n in nodes)
         gone.update(self._never_came(missing, hub))
         nodes = self._with_clocks(nodes, gathering, hub)
-        line = self._report(nodes, gone, clocks_asked=len(nodes) > 1)
-        gathering.finish(self._code, line)
+        return self._report(nodes, gone, clocks_asked=len(nodes) > 1)
 
     def _run_all(self, hub: Hub, gathering: Gathering, missing: List[int]) -> Optional[Section]:
         """Kernels and collectives, in one meeting; the section of the latter, where they are run."""
@@ -313,6 +324,19 @@ def _ask_of(options: argparse.Namespace, policy: Policy) -> CheckAsk:
     if options.no_check:
         return ask._replace(kernels=False, collectives=False, mtu=False)
     return ask._replace(requested=ask.requested or COLLECTIVES in policy.require)
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """Refuse a file that cannot be written before anything is run; in the first process, for all.
+
+    Raises:
+        NeededError, UsageError: such a file.
+    """
+    check_output_options(options)
+    if options.verdict_file:
+        folder = os.path.dirname(os.path.abspath(options.verdict_file))
+        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+            raise NeededError("is no folder that can be written", where=folder)
 
 
 def _layout(launch: InBand, machine: Machine) -> Layout:

@@ -94,7 +94,8 @@ def default_format() -> str:
     """`text` on a terminal; `plain` in a pipe, in CI and in the one-file form."""
     if not sys.stdout.isatty() or os.environ.get("CI"):
         return "plain"
-    return "text" if importlib.util.find_spec("rich") else "plain"
+    is_to_be_had = importlib.util.find_spec("envaudit.report.text") and importlib.util.find_spec("rich")
+    return "text" if is_to_be_had else "plain"
 
 
 def write(text: str) -> None:
