@@ -17,7 +17,7 @@ MEANINGS = {
     "?": "no evidence, or not whole",
     "W": "warning",
     "I": "remark",
-    "≠": "differs, and no rule speaks of it",
+    "≠": "differs, without a finding of its own",
     "·": "nothing to say",
     "–": "there is none here",
     " ": "not looked at",

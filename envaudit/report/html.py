@@ -31,7 +31,7 @@ from envaudit.report.heatmap import MEANINGS, OF_SEVERITY, Heat, alike, heat
 from envaudit.report.lines import Line, plain_text
 from envaudit.report.linkmatrix import links_of
 from envaudit.report.nodedata import embedded
-from envaudit.report.screen import printable
+from envaudit.report.screen import printable, shortened
 from envaudit.report.summary import header_lines, verdict_lines
 from envaudit.report.timeline import timeline_lines
 from envaudit.report.values import differences, known_groups
@@ -52,6 +52,9 @@ _GROUPS = 40
 _ENTRIES = 6
 _LINES = 10
 _VALUE_CHARACTERS = 400
+_NAMES_CHARACTERS = 150
+# The verdict; the nodes that this cuts stand under its first finding.
+_SENTENCE_CHARACTERS = 300
 
 
 class Value(NamedTuple):
@@ -137,7 +140,13 @@ def render(report: Report) -> str:
         blocks=_blocks(report),
         # Escaped as JSON in a script element needs it, which is not as HTML does.
         data=Markup(embedded(report, heat_of)),  # noqa: S704
-        most={"groups": _GROUPS, "entries": _ENTRIES, "lines": _LINES},
+        most={
+            "groups": _GROUPS,
+            "entries": _ENTRIES,
+            "lines": _LINES,
+            "names": _NAMES_CHARACTERS,
+            "sentence": _SENTENCE_CHARACTERS,
+        },
         took=_took,
     )
 
@@ -235,6 +244,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=_finalized,
     )
+    environment.filters["cut"] = shortened
     return environment.from_string(_text("page.html.jinja"))
 
 
