@@ -70,6 +70,7 @@ def read(context: Any) -> Answer:
         cwd=context.workdir if os.path.isdir(context.workdir) else "/",
         gpus=len(visible) if visible else gpus_of_machine(),
         busy=_busy(cards, visible),
+        only=_only(context.options),
     )
     meter = Meter(cards, visible) if cards and visible else None
     if meter:
@@ -90,7 +91,7 @@ def read(context: Any) -> Answer:
 def facts_of_runs(runs: Sequence[DeviceRun], plan: Plan, driver: str = "") -> Dict[str, Any]:
     """The facts: what most devices say, and where one deviates."""
     rows = {str(run.ordinal): _row(run, driver) for run in runs}
-    each, devices = _folded(rows)
+    each, devices = folded(rows)
     reasons = {run.unusable for run in runs}
     unusable = sorted(reasons)
     if len(reasons) > 1:
@@ -154,7 +155,7 @@ def _figures(outcome: Outcome) -> Dict[str, Any]:
     return {name: row[name] for name in row if name not in known and row[name]}
 
 
-def _folded(rows: Mapping[str, Dict[str, Any]]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+def folded(rows: Mapping[str, Dict[str, Any]]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     """What most rows say, key by key; and by row what it says otherwise.
 
     A tie goes to the row that comes first.
@@ -172,6 +173,11 @@ def _folded(rows: Mapping[str, Dict[str, Any]]) -> Tuple[Dict[str, Any], Dict[st
                 if text != most:
                     others.setdefault(name, {}).setdefault(part, {})[key] = rows[name][part].get(key)
     return each, others
+
+
+def _only(options: Mapping[str, Any]) -> Optional[int]:
+    ordinal = options.get("check_only")
+    return ordinal if isinstance(ordinal, int) and not isinstance(ordinal, bool) and ordinal >= 0 else None
 
 
 def _busy(cards: Optional[Cards], visible: Optional[List[Card]]) -> Dict[int, str]:

@@ -40,6 +40,7 @@ class Started(NamedTuple):
         cwd: the working directory; None for this process's own.
         gpus: how many GPUs the machine has by its device nodes.
         busy: ordinals on which nothing is launched, and why.
+        only: the one device to be tried; None for all of them.
     """
 
     interpreter: str
@@ -47,6 +48,7 @@ class Started(NamedTuple):
     cwd: Optional[str] = None
     gpus: int = 0
     busy: Mapping[int, str] = {}
+    only: Optional[int] = None
 
 
 class DeviceRun:
@@ -119,7 +121,7 @@ class _Watch:
 
     def run(self) -> List[DeviceRun]:
         """Start a worker for every GPU that has a device node, or one for the CPU, and listen."""
-        for ordinal in range(max(1, self._started.gpus)):
+        for ordinal in range(max(1, self._started.gpus, (self._started.only or 0) + 1)):
             self._open(ordinal)
         while self._workers and time.monotonic() < self._ends:
             self._listen()
@@ -137,7 +139,7 @@ class _Watch:
         self._selector.close()
 
     def _open(self, ordinal: int) -> None:
-        if ordinal in self._devices:
+        if ordinal in self._devices or self._started.only not in (None, ordinal):
             return
         device = self._devices[ordinal] = DeviceRun(ordinal)
         busy = self._started.busy.get(ordinal)

@@ -94,7 +94,9 @@ def _asked(options: argparse.Namespace, ask: CheckAsk) -> Snapshot:
     """What this machine or the chosen nodes say of what is asked for."""
     nodes: Tuple[str, ...] = ()
     if not asking.is_one_file():
-        nodes = selected_nodes(options, asking.configuration.of(options))
+        from envaudit.cli import configuration
+
+        nodes = selected_nodes(options, configuration.of(options))
     if not ask.meets:
         return run_on(options, ask, nodes, Arranged({}, {}))
     if len(nodes) < 2:

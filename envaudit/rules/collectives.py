@@ -46,7 +46,7 @@ def wrong_collective(evidence: Evidence, policy: Policy) -> Iterator[Found]:
         step = run.cases.get(_DDP)
         if step is not None and step.status == "wrong":
             nodes = run.nodes_of(step.wrong_ranks) or run.said_by
-            lines = (_case_line(run, step), "ranks train models of their own from here on")
+            lines: Tuple[str, ...] = (_case_line(run, step), "ranks train models of their own from here on")
             yield Found(
                 "parameters differ after a step of DDP", nodes, join_path(SECTION, "parameters"), lines
             )

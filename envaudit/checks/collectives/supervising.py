@@ -11,8 +11,9 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 from envaudit.checks.cards import Card, Cards
 from envaudit.checks.collectives import mtu
-from envaudit.checks.collectives.asked import LOOPBACK, Asked
+from envaudit.checks.collectives.asked import Asked
 from envaudit.checks.collectives.coordinator import Coordinator
+from envaudit.checks.collectives.ending import HUB_LOST, NOT_TESTED, UNREACHABLE
 from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.member import Member
 from envaudit.checks.collectives.result import own_result
@@ -21,15 +22,16 @@ from envaudit.checks.readiness import gpus_of_machine
 from envaudit.checks.supervise import Started
 from envaudit.control.client import Client
 from envaudit.control.failures import HubLost, HubRefused, HubUnreachable
-from envaudit.control.hub import Hub
+from envaudit.control.hub import Event, Hub
 from envaudit.control.meeting import Meeting
 
-NOT_TESTED, UNREACHABLE = "not_tested", "unreachable"
+# The first node may come last: its hub listens for so long less than others try.
+_LATE_S = 1.0
 # Path MTUs are searched in a few rounds of packets, however many nodes there are.
 MTU_S = 15.0
 
-Say = Callable[[Hub], None]
-Go = Callable[[Client], None]
+# With events that came before their time.
+Conduct = Callable[[Hub, List[Event]], None]
 
 
 class Machine(NamedTuple):
@@ -58,6 +60,10 @@ class Said(NamedTuple):
     result: Dict[str, Any]
     road: Dict[str, Any]
     mtu: Optional[Dict[str, Any]]
+
+
+# What a member does once it has its result.
+Attend = Callable[[Client, Said], None]
 
 
 def machine_of(interpreter: str, environ: Mapping[str, str], workdir: str) -> Machine:
@@ -94,8 +100,8 @@ def supervise_ranks(
     machine: Machine,
     before: Optional[Callable[[], Any]] = None,
     *,
-    conduct: Optional[Say] = None,
-    attend: Optional[Go] = None,
+    conduct: Optional[Conduct] = None,
+    attend: Optional[Attend] = None,
 ) -> Said:
     """Meet, and take part until the result; no worker is left, whatever happens.
 
@@ -112,39 +118,44 @@ def supervise_ranks(
         UsageError: in index 0, the hub's port is taken.
     """
     limits = asked.limits
-    row: List[Optional[Dict[str, Any]]] = [None]
-    result: Optional[Dict[str, Any]] = None
+    said: Optional[Said] = None
+    on_gpu = any(device.startswith("cuda") for device in layout.devices)
 
     def talk(hub: Hub) -> None:
         missing = hub.join(limits.join_s)
         if asked.mtu:
             mtu.conduct(hub, MTU_S)
+        waiting: List[Event] = []
         if asked.collectives:
-            Coordinator(hub, asked.plan, limits, layout.names).run(missing)
+            coordinator = Coordinator(hub, asked.plan, limits, layout.names)
+            coordinator.run(missing)
+            waiting = coordinator.others
         if conduct is not None:
-            conduct(hub)
+            conduct(hub, waiting)
 
-    with NcclLogs(wanted=any(device.startswith("cuda") for device in layout.devices)) as logs:
-        started = machine.started._replace(environ={**machine.started.environ, **logs.environ})
-        try:
-            with Meeting(asked.seat, asked.token, {}, limits.join_s, talk) as meeting:
-                if asked.mtu:
-                    row[0] = _probe_mtu(meeting.client, hello, limits.join_s, probes=layout.local_rank == 0)
-                if asked.collectives:
-                    before_s = float(asked.kernels_s) if before else 0.0
-                    member = Member(meeting.client, layout, hello, started, limits, before, before_s)
-                    result = member.run()
-                else:
-                    result = own_result(NOT_TESTED, "collectives were not asked for")
-                if attend is not None:
-                    attend(meeting.client)
-        except (HubUnreachable, HubRefused) as error:
-            result = own_result(UNREACHABLE, str(error), asked.names[:1])
-        except HubLost as error:
-            result = result or own_result("hub_lost", f"the hub is gone: {error}")
-        assert result is not None
-        own = {each["rank"] for each in result["ranks"] if each["node"] == asked.seat.node}
-        return Said(result, logs.read(result["world"], own), row[0])
+    try:
+        with NcclLogs(wanted=on_gpu) as logs, Meeting(
+            asked.seat, asked.token, {}, limits.join_s + _LATE_S, talk
+        ) as meeting:
+            row = _probe_mtu(meeting.client, asked, hello, layout)
+            started = machine.started._replace(environ={**machine.started.environ, **logs.environ})
+            result = own_result(NOT_TESTED, "collectives were not asked for")
+            if asked.collectives:
+                before_s = float(asked.kernels_s) if before else 0.0
+                member = Member(meeting.client, layout, hello, started, limits, before, before_s)
+                result = member.run()
+                if result["ended"]["kind"] == HUB_LOST and not result["ended"]["nodes"]:
+                    result["ended"]["nodes"] = list(asked.names[:1])
+            own = {each["rank"] for each in result["ranks"] if each["node"] == asked.seat.node}
+            said = Said(result, logs.read(result["world"], own), row)
+            if attend is not None and result["ended"]["kind"] != HUB_LOST:
+                attend(meeting.client, said)
+    except (HubUnreachable, HubRefused) as error:
+        return Said(own_result(UNREACHABLE, " ".join(str(error).split()), asked.names[:1]), {}, None)
+    except HubLost as error:
+        said = said or Said(own_result(HUB_LOST, f"the hub is gone: {error}", asked.names[:1]), {}, None)
+    assert said is not None
+    return said
 
 
 def alone(asked: Asked, layout: Layout) -> bool:
@@ -160,29 +171,20 @@ def of_one_rank() -> Dict[str, Any]:
 
 
 def _probe_mtu(
-    client: Client, hello: Mapping[str, Any], join_s: float, *, probes: bool
+    client: Client, asked: Asked, hello: Mapping[str, Any], layout: Layout
 ) -> Optional[Dict[str, Any]]:
+    """This node's row, by one of its processes."""
+    if not asked.mtu:
+        return None
     interface = hello.get("interface")
     place: Mapping[str, Any] = interface if isinstance(interface, dict) else {}
-    address = str(place.get("address") or "") if probes else ""
+    address = str(place.get("address") or "") if layout.local_rank == 0 else ""
     if address.startswith("127.") or address == "::1":
         # The hub's own node comes to it by loopback, which is no way to another node.
         address = ""
-    return mtu.attend(client, address, str(place.get("name") or ""), join_s + MTU_S)
+    return mtu.attend(client, address, str(place.get("name") or ""), asked.limits.join_s + MTU_S)
 
 
 def ms_since(began: float) -> int:
     """Milliseconds since a monotonic time."""
     return int((time.monotonic() - began) * 1000)
-
-
-__all__ = [
-    "LOOPBACK",
-    "Machine",
-    "Said",
-    "alone",
-    "layout_of",
-    "machine_of",
-    "of_one_rank",
-    "supervise_ranks",
-]
