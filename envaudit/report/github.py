@@ -13,7 +13,7 @@ from envaudit.model.finding import Finding
 from envaudit.model.nodeset import fold
 from envaudit.report import Report, plain
 from envaudit.report.markdown import code, cut, table, text
-from envaudit.report.outcomes import RUN, all_findings, severity_level, state_of
+from envaudit.report.outcomes import RUN, all_findings, severity_level, state_of, verdict_of
 from envaudit.report.places import Place, place_of
 from envaudit.report.screen import printable, shortened
 from envaudit.report.summary import verdict_texts
@@ -24,6 +24,7 @@ _ANNOTATIONS = 10
 # GitHub refuses the summary of a step above 1 MiB; another command of the step may write as well.
 SUMMARY_BYTES = 1 << 18
 _ROWS = 200
+_FACTS = 5
 _MESSAGE_CHARACTERS = 4000
 
 _ICONS = {"failed": "❌", "gap": "❓", "remark": "⚠️"}
@@ -41,12 +42,13 @@ def render(report: Report) -> str:
 
 def summary(report: Report) -> str:
     """The page that GitHub shows of the step, in Markdown: the verdict, the findings, what was looked at."""
-    title = f"{_VERDICT_ICONS[report.verdict.name]} envaudit {report.command}: {report.verdict.name}"
-    lines = [f"## {text(title)}", ""]
+    words = Wordings(report)
+    findings = all_findings(report)
+    name = verdict_of(report).name
+    lines = [f"## {_VERDICT_ICONS[name]} {text(f'envaudit {report.command}: {name}')}", ""]
     for each in verdict_texts(report):
         lines += [code(each), ""]
-    findings = all_findings(report)
-    lines += table(("", "rule", "where", "finding"), [_row(each, report) for each in findings[:_ROWS]])
+    lines += table(("", "rule", "where", "finding"), [_row(each, report, words) for each in findings[:_ROWS]])
     if len(findings) > _ROWS:
         lines += [f"{len(findings) - _ROWS} more findings are in the log.", ""]
     lines += table(
@@ -56,6 +58,8 @@ def summary(report: Report) -> str:
             for each in report.set_aside[:_ROWS]
         ],
     )
+    if len(report.set_aside) > _ROWS:
+        lines += [f"{len(report.set_aside) - _ROWS} more are set aside.", ""]
     lines += table(
         ("step", "outcome", "time"),
         [(stage.name, stage.text, f"{stage.elapsed_s:.1f} s") for stage in report.stages],
@@ -107,13 +111,12 @@ def _property(value: str) -> str:
     return printable(value).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
 
 
-def _row(finding: Finding, report: Report) -> Tuple[str, ...]:
-    return (
-        _ICONS[state_of(finding, report)] if finding.severity != "info" else "ℹ️",
-        finding.rule,
-        _where(finding, report),
-        f"{finding.message}. {finding.hint}" if finding.hint else finding.message,
-    )
+def _row(finding: Finding, report: Report, words: Wordings) -> Tuple[str, ...]:
+    icon = _ICONS[state_of(finding, report)] if finding.severity != "info" else "ℹ️"
+    facts = words.facts(finding)
+    more = [f"{len(facts) - _FACTS} more lines in the log"] if len(facts) > _FACTS + 1 else facts[_FACTS:]
+    said = [finding.message, *facts[:_FACTS], *more]
+    return icon, finding.rule, _where(finding, report), "\n".join(dict.fromkeys(said))
 
 
 def _where(finding: Finding, report: Report) -> str:

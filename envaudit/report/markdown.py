@@ -7,7 +7,7 @@ from typing import List, Sequence
 
 from envaudit.report.screen import printable, shortened
 
-_CELL_CHARACTERS = 500
+_CELL_CHARACTERS = 300
 # All ASCII punctuation that can begin or end a structure within a line: emphasis, code, links, HTML,
 # tables, mathematics, mentions of people and of issues, and what makes a bare address a link.
 _MARKS = re.compile(r"[\\`*_\[\]<>|~&@#$!:]|(?<=www)\.", re.IGNORECASE)
@@ -19,8 +19,8 @@ def text(words: str) -> str:
 
 
 def cell(words: str) -> str:
-    """Words in a table; the middle of long ones is left out."""
-    return text(shortened(printable(words), _CELL_CHARACTERS))
+    """Lines in a table, where a line break is HTML; the middle of long ones is left out."""
+    return "<br>".join(text(shortened(printable(each), _CELL_CHARACTERS)) for each in words.split("\n"))
 
 
 def code(words: str) -> str:

@@ -6,9 +6,10 @@ and a run that looked at nothing, are outcomes of their own, whether or not a fi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Dict, Iterator, List, NamedTuple, Tuple
 
-from envaudit.model.finding import Finding
+from envaudit.model.finding import Finding, Verdict
 from envaudit.report import Report, RuleText, SetAside
 from envaudit.report.places import place_of
 
@@ -75,6 +76,12 @@ def examined(report: Report) -> Tuple[str, ...]:
 def all_findings(report: Report) -> Tuple[Finding, ...]:
     """The report's findings, and one for each gap that none of them names."""
     return (*report.findings, *_unspoken_gaps(report))
+
+
+def verdict_of(report: Report) -> Verdict:
+    """The report's verdict, with the gaps that none of its findings names."""
+    gaps = any(finding.severity == "incomplete" for finding in all_findings(report))
+    return replace(report.verdict, incomplete=report.verdict.incomplete or gaps)
 
 
 def severity_level(finding: Finding, report: Report) -> str:

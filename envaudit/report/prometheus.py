@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from envaudit.model.finding import SEVERITIES
 from envaudit.report import Report
-from envaudit.report.outcomes import all_findings, state_of
+from envaudit.report.outcomes import all_findings, state_of, verdict_of
 from envaudit.report.screen import printable
 
 VERDICTS = ("PASS", "FAIL", "INCOMPLETE")
@@ -41,10 +41,11 @@ def _run_metrics(report: Report, registry: CollectorRegistry) -> None:
         "0 pass, 1 fail, 3 incomplete; FAIL and INCOMPLETE together are 1.",
         registry=registry,
     )
-    code.set(report.verdict.exit_code)
+    judged = verdict_of(report)
+    code.set(judged.exit_code)
     verdict = Gauge("envaudit_verdict", "1 for the verdict of the last run.", ["verdict"], registry=registry)
     for name in VERDICTS:
-        verdict.labels(name).set(int(name == report.verdict.name))
+        verdict.labels(name).set(int(name == judged.name))
     info = Gauge(
         "envaudit_run_info", "What the last run was.", ["command", "host", "version"], registry=registry
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Dict, List, Tuple
 
 from envaudit.model.drift import Drift
@@ -36,11 +37,18 @@ class Wordings:
         """The finding as the text report has it, below the names of its nodes."""
         made = self._lines.get(id(finding))
         if made is None:
-            every = [shortened(each, _CHARACTERS) for each in finding_lines(finding, self._report)]
+            # Without nodes the first line names the whole run, which stands in the report already.
+            whole = finding_lines(finding, self._report)[0 if finding.nodes else 1 :]
+            every = [shortened(each, _CHARACTERS) for each in whole]
             rest = len(every) - _LINES
             made = tuple(every if rest <= 1 else [*every[:_LINES], f"{rest} more lines in the text report"])
             self._lines[id(finding)] = made
         return made
+
+    def facts(self, finding: Finding) -> List[str]:
+        """The same lines for a cell of a table, without columns, and without the names and the rule."""
+        lines = [" ".join(each.split()) for each in self.lines(finding)[1 if finding.nodes else 0 :]]
+        return [re.sub(rf"^. {finding.rule} ", "", each) for each in lines]
 
     def own_values(self, finding: Finding, node: str) -> List[str]:
         """What one node has where more than two values are about: a line a path."""
