@@ -202,7 +202,7 @@ class _Gate:
             ),
             comparing=evidence.comparing,
             reference=self.options.baseline or "",
-            outcome=self._outcome(evidence, findings, found),
+            outcome=self._outcome(evidence, findings),
             elapsed_s=time.monotonic() - self.began,
             verbose=self.options.verbose,
             stages=tuple(self.stages),
@@ -234,17 +234,19 @@ class _Gate:
         if self.options.baseline or self.options.stored:
             self._say(Stage("store", os.path.relpath(open_store(self.options).path)))
 
-    def _outcome(self, evidence: Evidence, findings: tuple[Finding, ...], found: Judged) -> str:
+    def _outcome(self, evidence: Evidence, findings: tuple[Finding, ...]) -> str:
         """What a pass says: `3 of 4 nodes, as locked, like good; EA901 node02 allowed`."""
         nodes = [each for each in evidence.fingerprints if each.node]
         gone = len(evidence.missing)
         text = f"{len(nodes)} of {len(nodes) + gone} nodes" if gone else _count(len(nodes), "node")
         if self.options.lock:
             text += ", as locked"
+        told = {id(drift) for each in findings for drift in each.drifts if drift.kind != "unknown"}
+        apart = f" but for {_count(len(told), 'difference')}" if told else ""
         if self.options.baseline:
-            text += f", like {self.options.baseline}"
+            text += f", like {self.options.baseline}{apart}"
         elif evidence.comparing:
-            text += ", alike"
+            text += f", alike{apart}"
         tried = any(CHECKS in each.sections for each in nodes)
         text += ", numbers right" if tried else ", no numbers checked"
         for severity, noun in (("warning", "warning"), ("info", "remark")):

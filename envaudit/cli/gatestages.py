@@ -23,7 +23,7 @@ from envaudit.cli.meetingplan import Arranged, arranged, arranged_here
 from envaudit.cli.references import Reference
 from envaudit.cli.reports import ForeignFile, check_is_lock, read_lock_report
 from envaudit.cli.selection import selected_nodes, this_node
-from envaudit.cli.verify import HeldToLock, examined, held_to_lock
+from envaudit.cli.verify import INTEGRITY, HeldToLock, examined, held_to_lock
 from envaudit.diff import PathFilter
 from envaudit.errors import UsageError
 from envaudit.model import Fingerprint, Missing, Section, Snapshot
@@ -136,7 +136,7 @@ def compare(snapshot: Snapshot, options: argparse.Namespace) -> Compared:
     Raises:
         UsageError: a tag that no node has, or a reference that cannot be used.
     """
-    nodes = snapshot.fingerprints
+    nodes = tuple(map(_without_files, snapshot.fingerprints))
     if options.baseline is None or options.baseline == "majority":
         drifts = all_with_all(nodes, PathFilter(), policy_of(options))
         return Compared(Comparison(nodes, snapshot.missing, drifts))
@@ -152,6 +152,12 @@ def compare(snapshot: Snapshot, options: argparse.Namespace) -> Compared:
     )
     found = compare_with([loaded], options, PathFilter())
     return Compared(replace(found, current=nodes, missing={**snapshot.missing, **found.missing}), without)
+
+
+def _without_files(fingerprint: Fingerprint) -> Fingerprint:
+    """Installed files are held against what was recorded of them, not once more against another node's."""
+    sections = {name: each for name, each in fingerprint.sections.items() if name != INTEGRITY}
+    return replace(fingerprint, sections=sections)
 
 
 def clock_stage(snapshot: Snapshot) -> tuple[tuple[Clock, ...], str, str]:

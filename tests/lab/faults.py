@@ -43,13 +43,13 @@ class Faults:
         """The node's network cable is pulled."""
         node = self.cluster.node(name)
         node.link("down")
-        self._later(lambda: node.link("up"))
+        self.later(lambda: node.link("up"))
 
     def sshd_stopped(self, name: str) -> None:
         """Nothing listens on the node's port 22: connection refused."""
         node = self.cluster.node(name)
         node.call("stop_sshd")
-        self._later(lambda: node.call("start_sshd"))
+        self.later(lambda: node.call("start_sshd"))
 
     def sshd_option(self, name: str, option: str, value: str) -> None:
         """One option of the node's sshd is another, such as ForceCommand or AuthorizedKeysFile."""
@@ -69,7 +69,7 @@ class Faults:
             raise ValueError(f"{target} is a symbolic link")
         node = self.cluster.node(name)
         node.call("bind", source=source, target=target)
-        self._later(lambda: node.call("unbind", target=target))
+        self.later(lambda: node.call("unbind", target=target))
 
     def file(self, name: str, path: str, text: str) -> None:
         """A file under the node's own /etc, /run or /tmp, new or with another text."""
@@ -80,13 +80,13 @@ class Faults:
             with open(inside, encoding="utf-8") as stream:
                 before = stream.read()
         node.write(path, text)
-        self._later(lambda: node.write(path, before))
+        self.later(lambda: node.write(path, before))
 
     def empty_folder(self, name: str, target: str, *, read_only: bool = False) -> None:
         """An empty file system stands over `target` on the node."""
         node = self.cluster.node(name)
         node.call("tmpfs", target=target, options="mode=1777,size=16m", read_only=read_only)
-        self._later(lambda: node.call("unbind", target=target))
+        self.later(lambda: node.call("unbind", target=target))
 
     def python(self, name: str, script: str | None) -> None:
         """On this node the shared environment's Python is a bash script, or with None missing.
@@ -118,7 +118,8 @@ class Faults:
                 table[key] = before
             node.restart_sshd()
 
-        self._later(restore)
+        self.later(restore)
 
-    def _later(self, repair: Callable[[], None]) -> None:
+    def later(self, repair: Callable[[], None]) -> None:
+        """How to mend what a test itself has broken."""
         self._repairs.callback(repair)
