@@ -26,6 +26,7 @@ from envaudit.model.nodeset import fold
 from envaudit.report import Report
 from envaudit.report.checks import check_lines
 from envaudit.report.clocks import clock_lines
+from envaudit.report.collectives import collective_lines
 from envaudit.report.facts import fact_lines
 from envaudit.report.heatmap import MEANINGS, OF_SEVERITY, Heat, alike, heat
 from envaudit.report.lines import Line, plain_text
@@ -225,6 +226,7 @@ def _blocks(report: Report) -> list[tuple[str, list[Line]]]:
     blocks: Sequence[tuple[str, list[Line]]] = (
         ("Clocks", clock_lines(report.clocks, report.clock_basis, report.verbose)),
         ("Numbers", check_lines(report.checks, report.verbose)),
+        ("Collectives", collective_lines(report.collectives, report.verbose)),
         ("Facts", fact_lines(report.facts, report.sections, report.verbose)),
         ("History", timeline_lines(report.timeline, report.verbose)),
     )

@@ -179,6 +179,7 @@
       return made;
     }));
     document.getElementById("overview").hidden = false;
+    document.querySelector("#overview label").hidden = nodes.length < 10;
     document.getElementById("find").addEventListener("input", find);
   }
   document.addEventListener("click", (event) => {

@@ -153,15 +153,19 @@ def test_kind_of_nodes_unfolds_to_each_of_them(opened: Browser) -> None:
     assert opened.text("#largest a") == opened.text("#drawer-name")
 
 
-def test_search_dims_what_does_not_match(opened: Browser) -> None:
-    """A node is found among a thousand by a part of its name."""
-    opened.evaluate(
+def test_search_dims_what_does_not_match(browser: Browser, pages: dict[int, Path]) -> None:
+    """A node is found among a thousand by a part of its name; among four nobody searches."""
+    browser.look()
+    browser.open(pages[4])
+    assert "" == browser.text("#overview label")
+    browser.open(pages[1000])
+    browser.evaluate(
         "field = document.getElementById('find'); field.value = 'CORRUPT';"
         "field.dispatchEvent(new Event('input'))"
     )
-    assert 1 == opened.evaluate("document.querySelectorAll('#strip a:not(.dimmed)').length")
-    assert opened.text("#matches").startswith("1 of ")
-    assert 1 == opened.evaluate(
+    assert 1 == browser.evaluate("document.querySelectorAll('#strip a:not(.dimmed)').length")
+    assert browser.text("#matches").startswith("1 of ")
+    assert 1 == browser.evaluate(
         "[...document.querySelectorAll('.heat tbody tr')].filter((each) => !each.hidden).length"
     )
 
