@@ -14,6 +14,7 @@ from envaudit.model.collective import (
     SECTION,
     Case,
     Collectives,
+    Mismatch,
     Suspect,
     collective_runs,
 )
@@ -22,6 +23,18 @@ from envaudit.model.nodeset import fold
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Evidence, Found, rule
 
+# What is compared before ranks are started, and the rules that say so where nodes are compared as well.
+_TOLD_BY = {
+    "python": ("EA211", "EA212"),
+    "torch": ("EA213",),
+    "torch_git": ("EA213",),
+    "cuda": ("EA213",),
+    "hip": ("EA213",),
+    "nccl": ("EA214",),
+    "cudnn": ("EA220",),
+    "driver": ("EA331", "EA332"),
+    "gpu": ("EA301",),
+}
 _NAMED_CASES = 6
 _NAMED_RANKS = 16
 _STDERR_LINES = 4
@@ -77,9 +90,14 @@ def wrong_collective(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     needs=(SECTION,),
 )
 def mismatch(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """One finding a difference; those that only slow a launch down are warnings."""
+    """One finding a difference; those that only slow a launch down are warnings.
+
+    Where the nodes were compared as well, and an error speaks of the same, that is told once.
+    """
     for run in collective_runs(evidence.fingerprints):
         for found in run.mismatches:
+            if _is_told_by_comparison(found, evidence, policy):
+                continue
             lines = tuple(f"{fold(nodes)}: {value}" for value, nodes in found.values)
             # The largest group comes first, and where none is larger all are named.
             groups = [nodes for _, nodes in found.values]
@@ -93,6 +111,20 @@ def mismatch(evidence: Evidence, policy: Policy) -> Iterator[Found]:
                 lines,
                 severity=severity,
             )
+
+
+def _is_told_by_comparison(found: Mismatch, evidence: Evidence, policy: Policy) -> bool:
+    """Whether a rule about that difference between nodes speaks in this run too, and as loud."""
+    loud = ("error",) if found.severity == "error" else ("error", "warning", "info")
+    with_lock = [word for taken in evidence.taken_by_lock.values() for word in taken.words]
+    for rule_id in _TOLD_BY.get(found.what, ()):
+        waived = any(waiver.rule == rule_id for waiver in policy.waivers)
+        speaks = bool(evidence.claims.get(rule_id)) or any(
+            word.endswith(f"({rule_id})") for word in with_lock
+        )
+        if speaks and not waived and policy.level_of(rule_id, found.severity) in loud:
+            return True
+    return False
 
 
 @rule(
