@@ -10,8 +10,8 @@ same number, so the sum over any number of ranks is one of eight terms,
 
     Σ_r v_r(i) = Σ_d n(i, d) · G(i, d),
 
-n(i, d) the number of active ranks with digit d at j: a table of S · D · 8 counts. Over D neighbouring
-elements no two ranks contribute the same, which is what names one of them.
+n(i, d) the number of active ranks with digit d at j: a table of S · D · 8 counts. Two ranks differ in a
+digit, and where it counts they contribute the same once in 2k times: over many elements each is told apart.
 
 Exactness. ⌈W / S⌉ ranks at most are active in one element, and every partial sum, in whatever order and in
 the data's own precision, is an integer within ⌈W / S⌉ · k. With ⌈W / S⌉ · k ≤ 2**p nothing rounds. S is the

@@ -37,7 +37,7 @@ class Judged(NamedTuple):
     """What all pairs together say.
 
     Attributes:
-        bad: ranks that failed with a good partner and never passed.
+        bad: ranks that failed with two partners, a good one among them, and never passed.
         links: pairs that failed while each of the two passed with somebody else.
         undecided: pairs that failed and of which it is not known which is bad.
         good: ranks that have passed with anybody.
@@ -101,21 +101,20 @@ def judge(results: Mapping[Pair, Any]) -> Judged:
     """What the pairs say so far."""
     passed: Set[int] = {rank for pair, each in results.items() if each.ok for rank in pair}
     failed = [pair for pair, each in results.items() if not each.ok]
+    partners: Dict[int, Set[int]] = {}
+    for one, two in failed:
+        partners.setdefault(one, set()).add(two)
+        partners.setdefault(two, set()).add(one)
     bad = {
         rank
-        for one, two in failed
-        for rank, other in ((one, two), (two, one))
-        if rank not in passed and other in passed
+        for rank, others in partners.items()
+        # One failure with a good partner may be the link's.
+        if rank not in passed and len(others) > 1 and others & passed
     }
-    links = [pair for pair in failed if pair[0] in passed and pair[1] in passed]
-    undecided = [pair for pair in failed if pair not in links and not bad.intersection(pair)]
-    # A pair with one bad and one that has never passed leaves the second open.
-    open_ones = [
-        pair
-        for pair in failed
-        if bad.intersection(pair) and any(rank not in bad and rank not in passed for rank in pair)
-    ]
-    return Judged(tuple(sorted(bad)), tuple(links), tuple(undecided + open_ones), tuple(sorted(passed)))
+    known = passed | bad
+    links = [pair for pair in failed if passed.issuperset(pair)]
+    undecided = [pair for pair in failed if not known.issuperset(pair)]
+    return Judged(tuple(sorted(bad)), tuple(links), tuple(undecided), tuple(sorted(passed)))
 
 
 def _all_matchings(count: int) -> List[List[Pair]]:

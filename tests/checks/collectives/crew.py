@@ -115,9 +115,16 @@ class Crew:
                     source = list(group).index(trial.source) if trial.source in group else -1
                     fault = {"kind": trial.kind, "seed": seed, "source": source}
                 task = {
-                    **{"rank": place, "world": len(group), "device": "cpu", "backend": "gloo"},
-                    **{"store": ["127.0.0.1", 0], "plan": plan.to_json(), "budget_s": 60},
-                    **{"purpose": purpose, "prefix": f"{self._runs}/{number}", "fault": fault},
+                    "rank": place,
+                    "world": len(group),
+                    "device": "cpu",
+                    "backend": "gloo",
+                    "store": ["127.0.0.1", 0],
+                    "plan": plan.to_json(),
+                    "budget_s": 60,
+                    "purpose": purpose,
+                    "prefix": f"{self._runs}/{number}",
+                    "fault": fault,
                 }
                 self._send(rank, task)
                 asked.append(rank)
@@ -157,7 +164,7 @@ def names_right(suspects: Sequence[Suspect], trial: Trial) -> bool:
     if trial.kind == LINK:
         link = (trial.source, trial.rank)
         return any(
-            each.link is not None and set(each.link) == set(link) or set(link) <= set(each.ranks)
+            (each.link is not None and set(each.link) == set(link)) or set(link) <= set(each.ranks)
             for each in suspects
         )
     return any(trial.rank in each.ranks for each in suspects)
