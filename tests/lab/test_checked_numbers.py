@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.lab.cluster import Cluster
 from tests.lab.command import Command, over_ssh
+from tests.lab.torch_nodes import TORCH, show_torch
 
-TORCH = find_spec("torch")
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.skipif(TORCH is None, reason="needs torch beside the tests: nox -s checks"),
@@ -31,29 +30,12 @@ BOTH = ("check", "--nodes", "node[01-02]", "--format", "json")
 @pytest.fixture(scope="module")
 def torch_nodes(lab: None) -> Iterator[Cluster]:
     """Two nodes whose environment has torch, and the start-up file that a test may arm."""
-    assert TORCH is not None
-    assert TORCH.origin is not None
     with Cluster(2) as nodes:
-        (site,) = Path(nodes.environment_path, "lib").glob("python3*/site-packages")
-        (site / "torch.pth").write_text(
-            f"{_seen_by_nodes(Path(TORCH.origin).parents[1], Path(nodes.folder))}\n"
-        )
+        site = show_torch(nodes)
         shutil.copy(ARMED / "sitecustomize.py", site)
         shutil.copytree(ARMED / "operations", Path(nodes.folder, "operations"))
         nodes.set_environment({"OMP_NUM_THREADS": "1"})
         yield nodes
-
-
-def _seen_by_nodes(site: Path, folder: Path) -> Path:
-    """Where a node finds a folder of the machine: each has a /tmp of its own."""
-    if not site.is_relative_to("/tmp"):
-        return site
-    linked = folder / "site"
-    try:
-        shutil.copytree(site, linked, symlinks=True, copy_function=os.link)
-    except (OSError, shutil.Error) as error:
-        pytest.skip(f"torch lies in /tmp, which is each node's own: {error}"[:300])
-    return linked
 
 
 @pytest.fixture

@@ -97,6 +97,7 @@ class Coordinator:
         self._names = names
         self._times = Times(limits.start_s, limits.stall_s)
         self._listened_at = time.monotonic()
+        self._heard_at = 0.0
         self._took_ms: Dict[str, int] = {}
 
     def run(self, missing: Sequence[int] = ()) -> Dict[str, Any]:
@@ -237,11 +238,14 @@ class Coordinator:
                 seat.heard_at += stopped_s
             if self.round is not None:
                 self.round.forgive(stopped_s)
+        self._listened_at = time.monotonic()
+        if self._listened_at - self._heard_at < _TICK_S:
+            return
+        self._heard_at = self._listened_at
         for index, seat in self.seated.items():
             seat.heard_at = max(seat.heard_at, self.hub.members[index].heard_at)
             if self.round is not None and not seat.left:
                 self.round.heard(seat.ranks, seat.heard_at)
-        self._listened_at = time.monotonic()
 
     def _take(self, event: Event) -> None:
         seat = self.seated.get(event.index)

@@ -207,18 +207,18 @@ def _standing(sights: Sequence[Sight], now: float, times: Times) -> Optional[End
     if not everybody and now - last_moved <= patience:
         return None
     waiting = [sight for sight in left if sight not in complaining]
-    lowest = min(sight.entered for sight in sights if not sight.through)
+    lowest = min(sight.entered for sight in waiting or left)
     highest = max(sight.entered for sight in sights)
     behind = [sight for sight in waiting if sight.entered == lowest]
     if waiting and (lowest < highest or lowest == STARTING):
         return _ending(STUCK, behind, _behind_text(behind, lowest, highest))
-    between = [sight for sight in waiting if sight.finished >= sight.entered]
-    if between and lowest >= READY and len(between) < len(sights):
-        # Between two collectives, out of the one and not in the next: its own program does not go on.
-        text = f"not gone on after {between[0].at or 'its last collective'}, its heartbeat is alive"
-        return _ending(STUCK, between, text)
+    # Out of the one and not in the next: its own program does not go on.
+    between = [sight for sight in waiting if READY <= sight.entered <= sight.finished]
     if len(between) == len(sights):
         return _ending(STUCK, between, "no rank goes on between two collectives; all heartbeats are alive")
+    if between:
+        text = f"not gone on after {between[0].at or 'its last collective'}, its heartbeat is alive"
+        return _ending(STUCK, between, text)
     return _network(left, complaining, lowest)
 
 
