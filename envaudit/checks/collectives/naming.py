@@ -141,7 +141,8 @@ def _by_cells(world: int, cells: Mapping[Cell, int]) -> Optional[List[Suspect]]:
         if most == 1 or (most == 2 and second == 2 and _of(other, left) == own):
             # One cell, or one link in both directions.
             found.append(_single(left, own))
-        elif second == most:
+        elif second == most and len(set(_of(other, left)) - set(own)) < 2:
+            # Either of the two explains the same: nothing tells them apart.
             return None
         else:
             found.append(_whole(world, rank, own))

@@ -13,8 +13,10 @@ from envaudit.checks.collectives.contribution import Law, value
 
 # Fewer wrong elements name nobody.
 LEAST = 8
-# An element whose wrong value could by chance be another's weighs little: half the alphabet fits.
-_LEAST_INSIDE = 64
+# A wrong value that is within the alphabet weighs little alone, for most values are. So many must be, for
+# one rank, and of them so many parts in a thousand outside it for every other rank.
+_LEAST_INSIDE = 128
+_CONTRADICTING_PERMILLE = 60
 EXAMINED = 256
 
 DROPPED, DOUBLED, NEGATED, SHIFTED, INSIDE = "dropped", "doubled", "negated", "shifted", "stale"
@@ -75,8 +77,12 @@ def classify(law: Law, wrong: Sequence[Wrong], bits: int = 0) -> Residual:
             return Residual(kind, tuple(ranks)) if len(ranks) == 1 else Residual()
     if len(apart) < _LEAST_INSIDE:
         return Residual()
-    ranks = [rank for rank in range(law.world) if _inside(law, apart, rank)]
-    return Residual(INSIDE, tuple(ranks)) if len(ranks) == 1 else Residual()
+    outside = [_outside(law, apart, rank) for rank in range(law.world)]
+    inside = [rank for rank, count in enumerate(outside) if not count]
+    contradicted = [count for count in outside if count * 1000 >= len(apart) * _CONTRADICTING_PERMILLE]
+    if len(inside) != 1 or len(contradicted) != law.world - 1:
+        return Residual()
+    return Residual(INSIDE, (inside[0],))
 
 
 def _explains(
@@ -86,13 +92,13 @@ def _explains(
     return all(_wrapped(residual(rank, index), bits) == off for index, off in apart if index)
 
 
-def _inside(law: Law, apart: Sequence[Tuple[int, int]], rank: int) -> bool:
-    """Whether each element is what it would be with another entry of the alphabet from this rank."""
-    for index, off in apart:
-        own = value(law, rank, index)
-        if own == law.neutral or abs(own + off) > law.k or (not law.signed and own + off < 0):
-            return False
-    return True
+def _outside(law: Law, apart: Sequence[Tuple[int, int]], rank: int) -> int:
+    """How many elements are not what another entry of the alphabet from this rank would make them."""
+    count = 0
+    for place, off in apart:
+        own = value(law, rank, place)
+        count += own == law.neutral or abs(own + off) > law.k or (not law.signed and own + off < 0)
+    return count
 
 
 def _wrapped(number: int, bits: int) -> int:
