@@ -27,7 +27,7 @@ _ROWS = 200
 _FACTS = 5
 _MESSAGE_CHARACTERS = 4000
 
-_ICONS = {"failed": "❌", "gap": "❓", "remark": "⚠️"}
+_ICONS = {"failed": "❌", "gap": "❓", "remark": "⚠️", "aside": "ℹ️"}
 _VERDICT_ICONS = {"FAIL": "❌", "INCOMPLETE": "❓", "PASS": "✅"}
 
 

@@ -13,7 +13,8 @@ from envaudit.model.finding import Finding, Verdict
 from envaudit.report import Report, RuleText, SetAside
 from envaudit.report.places import place_of
 
-# Worst first. `gap` is evidence that is missing; `remark` is a finding that does not fail the run.
+# Worst first. `gap` is evidence that is missing; `remark` is a finding that does not fail the run; `aside`
+# is what was taken out by somebody who may, a node that may be missing among it.
 STATES = ("failed", "gap", "remark", "aside", "passed")
 
 # The rule that speaks of missing evidence.
@@ -65,7 +66,10 @@ def state_of(finding: Finding, report: Report) -> str:
     """What a finding does to the run: one of `STATES`."""
     if report.verdict.fails(finding):
         return "failed"
-    return "gap" if finding.severity == "incomplete" else "remark"
+    if finding.severity == "incomplete":
+        return "gap"
+    # A node that may be missing has not passed.
+    return "aside" if finding.rule == NO_EVIDENCE else "remark"
 
 
 def examined(report: Report) -> Tuple[str, ...]:
@@ -100,21 +104,18 @@ def rule_text(rule_id: str, report: Report) -> RuleText:
 
 
 def _unspoken_gaps(report: Report) -> Iterator[Finding]:
-    # EA901 also names nodes that a gate was allowed to go without.
-    named = {
-        node
-        for finding in report.findings
-        for node in finding.nodes
-        if finding.severity == "incomplete" or finding.rule == NO_EVIDENCE
-    }
-    for node, gone in report.missing.items():
-        if node not in named:
-            evidence = (f"{gone.kind}: {gone.why}" if gone.why else gone.kind,)
-            yield Finding(
-                NO_EVIDENCE, "incomplete", "no evidence", (node,), evidence=evidence, hint=gone.next_step
-            )
-    only_remarks = all(state_of(finding, report) == "remark" for finding in report.findings)
-    if only_remarks and not examined(report) and not report.missing:
+    # That a node may be missing is said by the same rule, as a remark.
+    speaking = [each for each in report.findings if each.severity == "incomplete" or each.rule == NO_EVIDENCE]
+    named = {node for finding in speaking for node in finding.nodes}
+    unnamed = [node for node in report.missing if node not in named]
+    for node in unnamed:
+        gone = report.missing[node]
+        evidence = (f"{gone.kind}: {gone.why}" if gone.why else gone.kind,)
+        yield Finding(
+            NO_EVIDENCE, "incomplete", "no evidence", (node,), evidence=evidence, hint=gone.next_step
+        )
+    is_silent = not unnamed and all(state_of(each, report) in ("remark", "aside") for each in report.findings)
+    if is_silent and not examined(report):
         yield Finding(NO_EVIDENCE, "incomplete", "nothing was examined")
 
 

@@ -245,3 +245,25 @@ def _both(name: str) -> set[str]:
         )
         made.add(render(replace(report, rules=_rule_texts()), name, color=False))
     return made
+
+
+def test_waived_finding_is_in_every_report(folder: Folder) -> None:
+    """The run passes, and each reader can see on whose word."""
+    folder.set_node("n2", NCCL_ALGO="Tree")
+    policy = (
+        "\n[[waivers]]\nrule = 'EA451'\nreason = 'drained next week'\nowner = 'ops'\nexpires = '2099-01-31'\n"
+    )
+    with folder.configuration.open("a") as stream:
+        stream.write(policy)
+    reports = [word for name in FORMATS for word in ("--report", f"{name}=report.{name}")]
+    ended = folder.ask("diff", "n[1-3]", "--section", "env", *reports)
+    assert 0 == ended.code
+    texts = {name: (folder.path / f"report.{name}").read_text() for name in FORMATS}
+    assert all("drained next week" in text for name, text in texts.items() if name != "prometheus")
+    assert 'envaudit_set_aside_findings{by="waiver"} 1.0' in texts["prometheus"]
+    skipped = [
+        case.attrib["classname"] for case in ET.fromstring(texts["junit"]).iter("testcase") if len(case)
+    ]
+    assert ["n2"] == skipped
+    (result,) = [each for each in json.loads(texts["sarif"])["runs"][0]["results"] if "suppressions" in each]
+    assert ("EA451", "note") == (result["ruleId"], result["level"])

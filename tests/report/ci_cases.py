@@ -37,6 +37,12 @@ def linted(*findings: Finding, fail_on: str = "error", about: str = "environment
     )
 
 
+def is_well(report: Report) -> bool:
+    """Whether a reader may see green: it passed, it looked at something, and who is missing may be."""
+    allowed = {node for finding in report.findings if finding.rule == "EA901" for node in finding.nodes}
+    return report.verdict.name == "PASS" and bool(report.nodes) and allowed.issuperset(report.missing)
+
+
 TWICE = Finding(
     "EA010",
     "warning",
@@ -77,5 +83,15 @@ CI_CASES: Dict[str, Report] = {
         stages=(Stage("waived", "EA214 on node04 until 2027-01-31: drained next week (ops)"),),
     ),
     "seven_values": told(compared(SEVEN_VALUES)),
+    "missing_as_allowed": told(
+        Report(
+            "gate",
+            TOOL,
+            Verdict.of(()),
+            (Finding("EA901", "info", "no evidence, as allowed for up to 2", ("node11",)),),
+            missing={"node11": DOWN},
+            nodes=("node10",),
+        )
+    ),
     "nothing_examined": told(Report("diff", TOOL, Verdict.of(()))),
 }

@@ -14,7 +14,7 @@ from envaudit.model import Finding, Verdict
 from envaudit.report import Report, SetAside, Stage, github, markdown, plain
 from envaudit.report.screen import printable
 from tests.report.cases import HOSTILE
-from tests.report.ci_cases import CI_CASES, NCCL, SECRET, TWICE, linted, told
+from tests.report.ci_cases import CI_CASES, NCCL, SECRET, TWICE, is_well, linted, told
 from tests.report.reports import LAWS, TEXTS, findings, reports
 
 
@@ -136,7 +136,7 @@ def test_any_report_gives_a_runner_nothing_but_annotations(report: Report) -> No
     assert {each.name for each in log.commands} <= {"error", "warning", "notice"}
     assert plain.render(report).split("\n") == log.shown
     red = any(each.name == "error" for each in log.commands)
-    assert red != (report.verdict.name == "PASS" and bool(report.nodes) and not report.missing)
+    assert red != is_well(report)
 
 
 def test_log_that_guesses_the_token_is_not_believed() -> None:

@@ -21,7 +21,7 @@ from envaudit.model import Finding, Verdict
 from envaudit.report import Report, SetAside, junit
 from tests.diff.nodes import training_node
 from tests.report.cases import DOWN, HOSTILE, compared
-from tests.report.ci_cases import CI_CASES, NCCL, WAIVED, linted, told
+from tests.report.ci_cases import CI_CASES, NCCL, WAIVED, is_well, linted, told
 from tests.report.reports import LAWS, findings, reports
 
 
@@ -69,6 +69,14 @@ def test_missing_node_that_no_finding_names_is_an_error() -> None:
     """Whatever the command makes of it."""
     report = told(Report("show", "0.1.0", Verdict.of(()), nodes=("a",), missing={"b": DOWN}))
     assert {("a", "no findings"): [], ("b", "EA901"): [Error]} == results_of(junit.render(report))
+
+
+def test_node_that_may_be_missing_is_skipped() -> None:
+    """It has not passed."""
+    text = junit.render(CI_CASES["missing_as_allowed"])
+    assert {("node10", "no findings"): [], ("node11", "EA901"): [Skipped]} == results_of(text)
+    report = replace(CI_CASES["missing_as_allowed"], nodes=())
+    assert [Error] == results_of(junit.render(report))["run", "EA901"]
 
 
 @pytest.mark.parametrize(("fail_on", "expected"), [("error", []), ("warning", [Failure])])
@@ -158,8 +166,7 @@ def test_any_report_is_read_and_is_green_only_where_it_should_be(
             int(element.attrib[name]) for name in ("tests", "failures", "errors", "skipped")
         )
     assert len(cases) == len({(case.classname, case.name) for case in cases})
-    looked = bool(report.nodes) and not report.missing
-    assert is_green(text) == (report.verdict.name == "PASS" and looked)
+    assert is_green(text) == is_well(report)
     if report.verdict.failed:
         assert Failure in counted
     if report.verdict.incomplete:

@@ -18,7 +18,7 @@ from envaudit.model import Finding, Verdict
 from envaudit.report import Report, SetAside, sarif
 from tests.diff.nodes import training_node
 from tests.report.cases import HOSTILE, compared
-from tests.report.ci_cases import CI_CASES, NCCL, SECRET, STALE, TWICE, linted, told
+from tests.report.ci_cases import CI_CASES, NCCL, SECRET, STALE, TWICE, is_well, linted, told
 from tests.report.reports import LAWS, findings, reports
 from tests.report.schemas import published
 
@@ -80,7 +80,7 @@ def test_any_report_is_valid_ascii_and_red_where_it_should_be(
     errors = [result for result in run["results"] if result["level"] == "error"]
     (invocation,) = run["invocations"]
     green = not errors and invocation["executionSuccessful"] and invocation["exitCode"] == 0
-    assert green == (report.verdict.name == "PASS" and bool(report.nodes) and not report.missing)
+    assert green == is_well(report)
     told_fingerprints = [result["partialFingerprints"][FINGERPRINT] for result in run["results"]]
     assert len(told_fingerprints) == len(set(told_fingerprints))
     assert all("](" not in result["message"]["text"] for result in run["results"])
