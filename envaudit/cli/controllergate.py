@@ -247,7 +247,9 @@ class _Gate:
             text += f", like {self.options.baseline}{apart}"
         elif evidence.comparing:
             text += f", alike{apart}"
-        tried = any(CHECKS in each.sections for each in nodes)
+        tried = self.ask is not None and any(
+            name in each.sections for each in nodes for name in self.ask.sections
+        )
         text += ", numbers right" if tried else ", no numbers checked"
         for severity, noun in (("warning", "warning"), ("info", "remark")):
             count = sum(finding.severity == severity for finding in findings)

@@ -31,10 +31,15 @@ _GRADES = ("P2P", "shared memory", "the network")
     },
 )
 def slow_rank_or_link(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """The rank that is shortest inside is the one that came late: clocks need not agree for that."""
+    """The rank that is shortest inside is the one that came late: clocks need not agree for that.
+
+    Where somebody is at fault, that is the finding: rounds that look for the culprit measure no speed.
+    """
     late_ns = threshold("EA610", "late_ms", policy) * 1e6
     lost = threshold("EA610", "lost_percent", policy)
     for run in collective_runs(evidence.fingerprints):
+        if run.suspects:
+            continue
         late = count_in(run.straggler, "late_ns") or 0
         rank = count_in(run.straggler, "rank")
         if rank is not None and late > late_ns:
