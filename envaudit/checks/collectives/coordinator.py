@@ -279,7 +279,7 @@ class Coordinator:
         elif kind == "col.bye":
             seat.bye = True
         elif self.round is not None:
-            self.round.take(kind, body, time.monotonic())
+            self.round.take(kind, body, time.monotonic(), seat.ranks)
 
     # Endings
 

@@ -39,7 +39,7 @@ SETTLE_S = 0.5
 _OF_PEER = re.compile(
     r"closed by peer|reset by peer|broken pipe|connection refused|connectfullmesh|connection timed out"
     r"|no route to host|network is unreachable|connection was (?:likely )?closed|failed to recv|recvvalue"
-    r"|recv, got \d|timed out|timeout|ncclremoteerror|remote process exited|ncclsystemerror|socket"
+    r"|recv, got \d|timed out|timeout|ncclremoteerror|remote process exited|socketimpl"
     r"|watchdog|nccl communicator was aborted",
     re.IGNORECASE,
 )

@@ -68,14 +68,17 @@ class Round:
         """Of a group, in order of its ranks."""
         return [self._sights[rank] for rank in self.groups[place]]
 
-    def take(self, kind: str, body: Mapping[str, Any], now: float) -> None:
+    def take(self, kind: str, body: Mapping[str, Any], now: float, own: Sequence[int]) -> None:
         """What a member says of its workers.
 
         Raises:
-            KeyError, TypeError, ValueError: it is not what members say.
+            KeyError, TypeError, ValueError: it is not what members say, or of ranks that are not its `own`.
         """
         if body["round"] != self.number:
             return
+        keys = body["at"] if kind == "col.progress" else [body["key"]]
+        if not {int(key) for key in keys} <= set(own):
+            raise ValueError("a rank of another member")
         if kind == "col.progress":
             for key, (beat, entered, finished, at) in body["at"].items():
                 self._progress(int(key), int(beat), int(entered), int(finished), str(at or ""), now)

@@ -1,0 +1,167 @@
+"""The hub's side of a run against members that say what they must not, or nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from envaudit.checks.collectives.coordinator import Coordinator
+from envaudit.checks.collectives.items import CollectivePlan
+from envaudit.checks.collectives.layout import Layout, Limits
+from envaudit.control.client import Client, connect
+from envaudit.control.hub import Hub
+from envaudit.control.listening import listen
+
+LIMITS = Limits(join_s=2.0, start_s=5.0, stall_s=1.5, total_s=10.0, door_s=0.5)
+
+
+class Pair:
+    """Two members that the test speaks for, and the result of the run that is conducted over them."""
+
+    def __init__(self) -> None:
+        listener = listen("127.0.0.1", 0)
+        self.port = listener.getsockname()[1]
+        self.hub = Hub(listener, 2)
+        self.result: dict[str, Any] = {}
+        self.others: list[tuple[int, str]] = []
+        self.thread = threading.Thread(target=self._conduct, daemon=True)
+        self.thread.start()
+        self.clients: list[Client] = [
+            connect("127.0.0.1", self.port, b"", index, f"n{index}", {}, 5.0) for index in range(2)
+        ]
+        self.beating = set(range(2))
+        self.heard: list[list[tuple[str, Any]]] = [[], []]
+
+    def _conduct(self) -> None:
+        missing = self.hub.join(5.0)
+        coordinator = Coordinator(self.hub, CollectivePlan(), LIMITS)
+        self.result = coordinator.run(missing)
+        self.others = [(event.index, event.kind) for event in coordinator.others]
+
+    def here(self, index: int, **changes: Any) -> None:
+        """A sound first word."""
+        body = {
+            "facts": {},
+            "layout": Layout().to_json(),
+            "before_s": 0,
+            "own": "127.0.0.1",
+            "hub": "127.0.0.1",
+        }
+        self.clients[index].send("col.here", {**body, **changes})
+
+    def go_on(self, seconds: float) -> None:
+        """Lets members beat and listen for so long, or until the result is there."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends and not self.result:
+            for index in self.beating:
+                for kind, body in self.clients[index].poll(0.02):
+                    self.heard[index].append((kind, body))
+                    if kind == "col.clear":
+                        self.clients[index].send("col.cleared", body)
+                    elif kind == "col.result":
+                        self.clients[index].send("col.bye", {})
+                self.clients[index].beat()
+
+    def until(self, index: int, kind: str) -> Any:
+        """Likewise until a member has heard that; its body."""
+        ends = time.monotonic() + 5
+        while not any(kind == each for each, _ in self.heard[index]):
+            assert time.monotonic() < ends
+            self.go_on(0.05)
+        return next(body for each, body in self.heard[index] if each == kind)
+
+    def close(self) -> None:
+        """Ends all of it."""
+        for client in self.clients:
+            client.close(0.2)
+        self.thread.join(10)
+        self.hub.close(0.2)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Two members at a hub of the loopback interface."""
+    pair = Pair()
+    yield pair
+    pair.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("col.here", None),
+        ("col.here", {"facts": [], "layout": {}, "before_s": 0}),
+        ("col.here", {"facts": {}, "layout": {**Layout().to_json(), "local_ranks": 10**9}, "before_s": 0}),
+        ("col.door", {"port": "x", "stores": 3}),
+        ("col.tried", {"failed": [1]}),
+    ],
+)
+def test_member_that_says_what_no_supervisor_says_is_lost_and_named(pair: Pair, kind: str, body: Any) -> None:
+    """The run ends, the hub does not fail."""
+    pair.here(0)
+    pair.clients[1].send(kind, body)
+    pair.go_on(4)
+    ended = pair.result["ended"]
+    assert ("lost", ["n1"]) == (ended["kind"], ended["nodes"])
+    assert kind in ended["text"]
+
+
+def test_member_that_never_says_who_it_is_is_named_after_the_time_to_join(pair: Pair) -> None:
+    """Though it beats."""
+    pair.here(0)
+    began = time.monotonic()
+    pair.go_on(6)
+    assert LIMITS.join_s - 0.5 < time.monotonic() - began < LIMITS.join_s + 3
+    assert ("stuck", ["n1"]) == (pair.result["ended"]["kind"], pair.result["ended"]["nodes"])
+    assert [{}] * 2 == [body for kind, body in pair.heard[1] if kind == "col.who"][:2]
+
+
+def test_member_that_falls_silent_before_any_worker_is_named(pair: Pair) -> None:
+    """Its connection stands."""
+    pair.here(0)
+    pair.here(1)
+    pair.until(1, "col.go")
+    pair.clients[0].send("col.prepared", {})
+    pair.beating = {0}
+    began = time.monotonic()
+    pair.go_on(6)
+    assert time.monotonic() - began < LIMITS.stall_s + 2
+    assert ("silent", ["n1"]) == (pair.result["ended"]["kind"], pair.result["ended"]["nodes"])
+
+
+def test_member_that_speaks_of_a_rank_that_is_not_its_own_is_lost(pair: Pair) -> None:
+    """Its word would end another node's run."""
+    for index in range(2):
+        pair.here(index)
+    for index in range(2):
+        pair.until(index, "col.go")
+        pair.clients[index].send("col.prepared", {})
+    for _ in range(2):
+        for index in range(2):
+            pair.until(index, "col.door")
+            pair.heard[index] = []
+            pair.clients[index].send("col.door", {"port": pair.port, "stores": [1]})
+        if _ == 0:
+            for index in range(2):
+                pair.until(index, "col.try")
+                pair.clients[index].send("col.tried", {"failed": {}})
+    launched = pair.until(1, "col.launch")
+    gone = {"round": launched["round"], "key": 0, "exit": "ended", "aborted": False, "stderr": ""}
+    pair.clients[1].send("col.gone", gone)
+    pair.go_on(4)
+    ended = pair.result["ended"]
+    assert ("lost", [1], ["n1"]) == (ended["kind"], ended["ranks"], ended["nodes"])
+
+
+def test_words_that_are_for_somebody_else_are_kept_for_him(pair: Pair) -> None:
+    """A run is one part of a meeting."""
+    pair.clients[1].send("gate.facts", {"a": 1})
+    pair.here(0)
+    pair.clients[1].send("col.here", None)
+    pair.go_on(4)
+    pair.thread.join(5)
+    assert (1, "gate.facts") in pair.others
