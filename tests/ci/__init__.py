@@ -1,0 +1,1 @@
+"""The files for CI systems below docs/ci, validated and executed."""
