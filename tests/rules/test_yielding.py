@@ -1,0 +1,82 @@
+"""What a lock tells of a node takes along what differs between the nodes for that reason."""
+
+from __future__ import annotations
+
+from typing import Sequence, Tuple
+
+import pytest
+
+from envaudit.model import Drift, Finding
+from envaudit.model.drift import Group
+from envaudit.rules import Evidence, Policy, judge
+from envaudit.rules.policy import Waiver
+
+OTHERS, ODD = ("node01", "node02"), "node03"
+WHEEL = "packages/distributions/nvidia-nccl-cu13"
+
+
+def between(path: str, usual: str = "2.27.7", odd: str = "2.26.2") -> Drift:
+    """Another value on one node of three."""
+    groups = (Group(usual, OTHERS), Group(odd, (ODD,)))
+    return Drift(path, "changed", groups, OTHERS, "majority 2/3")
+
+
+def against_lock(path: str, nodes: Tuple[str, ...] = (ODD,)) -> Drift:
+    """Nodes that are not as locked."""
+    labels = tuple(f"{node}@train.lock" for node in nodes)
+    return Drift(path, "changed", (Group("2.27.7", labels), Group("2.26.2", nodes)), labels, "lock")
+
+
+NCCL = (between("libraries/nccl/version"), between(f"{WHEEL}/version"))
+USUAL = Policy()
+LOCKED = against_lock(f"{WHEEL}/version")
+
+
+def judged(drifts: Sequence[Drift], policy: Policy = USUAL) -> Tuple[Finding, ...]:
+    """The findings over these differences."""
+    return judge(Evidence((), drifts=tuple(drifts), comparing=False), policy)
+
+
+def rules(found: Sequence[Finding]) -> list[str]:
+    """Their ids."""
+    return [each.rule for each in found]
+
+
+def test_other_nccl_than_the_locks_is_one_finding_and_says_what_follows() -> None:
+    """The lock knows which is right; that ranks will hang is told with it."""
+    (found,) = judged([LOCKED, *NCCL])
+    assert ("EA202", "error", (ODD,)) == (found.rule, found.severity, found.nodes)
+    assert "and so NCCL differs (EA214)" in found.evidence
+    assert set(NCCL) == set(found.following)
+
+
+def test_other_nccl_without_a_lock_is_told_between_the_nodes() -> None:
+    """As ever."""
+    assert ["EA214"] == rules(judged(NCCL))
+
+
+def test_difference_on_another_node_than_the_locks_stays_a_finding() -> None:
+    """Two causes are two findings."""
+    found = judged([against_lock(f"{WHEEL}/version", ("node02",)), *NCCL])
+    assert ["EA202", "EA214"] == rules(found)
+
+
+def test_package_of_which_no_rule_speaks_is_told_by_the_lock_alone() -> None:
+    """The rest of what differs stays."""
+    path = "conda/packages/numpy/build"
+    found = judged([against_lock(path), between(path), between("env/nccl/NCCL_ALGO/value")])
+    assert ["EA203", "EA451"] == sorted(rules(found))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(levels={"EA202": "info"}),
+        Policy(levels={"EA202": "off"}),
+        Policy(today="2026-11-30", waivers=(Waiver("EA202", "2027-01-01", "trial", "ops"),)),
+    ],
+    ids=["softened", "off", "waived"],
+)
+def test_lock_that_must_not_speak_loud_takes_nothing_along(policy: Policy) -> None:
+    """An error does not go with a remark."""
+    assert "EA214" in rules(judged([LOCKED, *NCCL], policy))
