@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -136,3 +139,24 @@ def test_values_show_themselves_in_a_notebook() -> None:
     assert "node[01-02]" in HEALTHY._repr_html_()
     shown = envaudit.diff(HEALTHY, DRIFTED)._repr_html_()
     assert shown.startswith('<div class="envaudit"><p><strong>FAIL EA214 node02')
+
+
+def test_interrupted_call_raises_and_leaves_no_process(own_folder: Path) -> None:
+    """Ctrl-C in a notebook's cell: an error of the house, and nothing that runs on."""
+    slow = own_folder / "slow"
+    slow.write_text(f"#!/bin/sh\necho $$ > {own_folder}/pid\nexec sleep 60\n")
+    slow.chmod(0o755)
+    code = (
+        "import envaudit, envaudit.errors\n"
+        f"try: envaudit.snapshot(python={str(slow)!r})\n"
+        "except envaudit.errors.Interrupted as error: print('interrupted', error.exit_code)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    deadline_s = time.monotonic() + 30
+    while not (own_folder / "pid").exists() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert "interrupted 130\n" == process.communicate(timeout=30)[0]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((own_folder / "pid").read_text()), 0)
