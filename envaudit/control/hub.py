@@ -102,10 +102,9 @@ class Hub:
         deadline = time.monotonic() + seconds
         self._begun = False
         while len(self.members) < self.expected:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
+            self._turn(deadline - time.monotonic())
+            if time.monotonic() >= deadline:
                 break
-            self._turn(left_s)
         self._begun = True
         return [index for index in range(self.expected) if index not in self.members]
 

@@ -146,7 +146,7 @@ class Link:
     @property
     def partial_bytes(self) -> int:
         """How much of a message has arrived that is not whole."""
-        return len(self._greeting) + (self._opener.partial_bytes if self._opener is not None else 0)
+        return self._opener.partial_bytes if self._opener is not None else len(self._greeting)
 
     def say(self, kind: str, body: bytes) -> None:
         """Send a message whose body is JSON already.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from typing import Mapping
 
@@ -39,7 +40,7 @@ def _read(path: str) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError("cannot be read", where=path, why=error.strerror or "") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         told = os.fstat(descriptor)
         if not stat.S_ISREG(told.st_mode):
             raise UsageError("not a file", where=path)
@@ -49,9 +50,11 @@ def _read(path: str) -> bytes:
             raise UsageError(
                 f"others may use this token file (mode {told.st_mode & 0o777:o})",
                 where=path,
-                next_step=f"Run chmod 600 {path}",
+                next_step=f"Run chmod 600 {shlex.quote(path)}",
             )
-        return file.read(MOST_BYTES + 1)
+        return os.read(descriptor, MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)
 
 
 def _sound(token: bytes, where: str) -> bytes:
