@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,8 +21,7 @@ from envaudit.cli.output import check_output_options, emit
 from envaudit.cli.policywords import policy_lines
 from envaudit.cli.since import with_since
 from envaudit.errors import NeededError, UsageError
-from envaudit.model import Finding, Snapshot, Verdict
-from envaudit.model.checked import SECTION as CHECKS
+from envaudit.model import Finding, Fingerprint, Snapshot, Verdict
 from envaudit.model.checked import checked_devices
 from envaudit.model.codec import SECTION_SCHEMAS
 from envaudit.model.collective import collective_runs
@@ -167,9 +166,7 @@ class _Gate:
         """The verdict over all that was seen, and what comes of it."""
         nodes = tuple(each for each in evidence.fingerprints if each.node)
         with self._stage("rules") as said:
-            # Only a run that looked at everything can say of a waiver that it waives nothing.
-            full = locked is not None and any(CHECKS in each.sections for each in nodes)
-            found = judged(evidence, self.options, full=full)
+            found = judged(evidence, self.options, full=self._is_full(nodes))
             findings = self._since(found.findings, evidence)
             said.append(_counted(findings))
         verdict = Verdict.of(findings, self.policy.fail_on)
@@ -217,6 +214,12 @@ class _Gate:
             suggestions=suggestions,
         )
         return Gated(report, sorted_nodes)
+
+    def _is_full(self, nodes: Sequence[Fingerprint]) -> bool:
+        """Whether everything was looked at that a waiver could match."""
+        ask, options = self.ask, self.options
+        whole = ask is not None and ask.kernels and ask.collectives and not (options.only or options.ops)
+        return bool(whole and nodes and options.lock and options.integrity != "none")
 
     def _since(self, findings: tuple[Finding, ...], evidence: Evidence) -> tuple[Finding, ...]:
         if not self.options.baseline:

@@ -9,6 +9,7 @@ from envaudit.model.finding import Finding
 from envaudit.rules import claiming, waivers, yielding
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Evidence, Rule, all_rules
+from envaudit.rules.symptoms import without_symptoms
 from envaudit.rules.waivers import Waived
 
 _DEFAULT = Policy()
@@ -38,6 +39,7 @@ def judgement(evidence: Evidence, policy: Policy = _DEFAULT) -> Judgement:
     evidence = replace(evidence, claims=claims, taken_by_lock=taken)
     found = _findings(rules, evidence, policy)
     kept, waived = waivers.apply(found, policy)
+    kept = without_symptoms(kept)
     judged = [*(each.node for each in evidence.fingerprints), *evidence.missing]
     idle = waivers.unused(policy, waived, judged)
     if idle:
