@@ -26,7 +26,10 @@ CUDA_TORCH = "torch==2.14.1"
 CPU_TORCH = "torch==2.13.0"
 
 # Tests of the node side need no package that Python 3.8 cannot have.
-NODE_SIDE_TESTS = ["tests/model", "tests/probe", "tests/store", "tests/diff", "tests/rules", "tests/report"]
+NODE_SIDE_TESTS = [
+    *("tests/model", "tests/probe", "tests/store", "tests/diff", "tests/rules", "tests/report"),
+    "tests/control",
+]
 
 
 @nox.session
@@ -131,6 +134,13 @@ def kernels(session: nox.Session) -> None:
     """The campaigns behind docs/measurements.md: 140,000 injected faults, 400 settings, torch.compile."""
     session.install("-e", ".", *GROUPS["test"], CPU_TORCH)
     session.run("pytest", "-m", "kernels", "tests/checks", *session.posargs)
+
+
+@nox.session
+def collectives(session: nox.Session) -> None:
+    """The campaign behind docs/measurements.md: faults at one of two to eight ranks, and clean runs."""
+    session.install("-e", ".", *GROUPS["test"], CPU_TORCH)
+    session.run("pytest", "-m", "collectives", "tests/checks/collectives", "-s", *session.posargs)
 
 
 @nox.session

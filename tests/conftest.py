@@ -31,7 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """CUDA tests need a virtual environment of their own, campaigns minutes: both run where asked for."""
     for item in items:
-        if item.get_closest_marker("kernels") and "kernels" not in (item.config.option.markexpr or ""):
-            item.add_marker(pytest.mark.skip(reason="a campaign of minutes: nox -s kernels"))
+        for campaign in ("kernels", "collectives"):
+            if item.get_closest_marker(campaign) and campaign not in (item.config.option.markexpr or ""):
+                item.add_marker(pytest.mark.skip(reason=f"a campaign of minutes: nox -s {campaign}"))
         if item.get_closest_marker("cuda") and "cuda" not in (item.config.option.markexpr or ""):
             item.add_marker(pytest.mark.skip(reason="needs a CUDA build of torch: nox -s cuda"))

@@ -3,7 +3,7 @@
 `nox -s bench` runs it in an environment with a CPU build of torch. Each line says what was measured,
 the promise, and whether it was kept; the exit code is 1 when one was not. Usage:
 
-    python tests/bench/bench.py [--runs N] [--only local,ssh,clock,fleet,lock,integrity,hub]
+    python tests/bench/bench.py [--runs N] [--only local,ssh,clock,fleet,lock,integrity,collectives,hub]
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
     """Run the chosen measurements; 1 when a promise was not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="local,ssh,clock,fleet,lock,integrity,hub")
+    parser.add_argument("--only", default="local,ssh,clock,fleet,lock,integrity,collectives,hub")
     options = parser.parse_args()
     kept = True
     for name in options.only.split(","):
@@ -143,6 +143,18 @@ def hub(folder: Path, runs: int) -> bool:
     )
 
 
+def collectives(folder: Path, runs: int) -> bool:
+    """All collectives of two and of four ranks here, against importing torch alone in as many processes."""
+    from tests.bench import bench_collectives
+
+    kept = True
+    for world, promised in ((2, 1.5), (4, 2.0)):
+        value = bench_collectives.ratio(world, runs)
+        text = f"collectives of {world} ranks, ratio to importing torch {value:.2f}, promised {promised:g}"
+        kept &= say(text, value <= promised)
+    return kept
+
+
 MEASUREMENTS: dict[str, Callable[[Path, int], bool]] = {
     "local": local,
     "ssh": ssh,
@@ -151,6 +163,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], bool]] = {
     "rules": rules,
     "lock": lock,
     "integrity": integrity,
+    "collectives": collectives,
     "hub": hub,
 }
 

@@ -16,7 +16,7 @@ from envaudit.checks.collectives import pairs
 from envaudit.checks.collectives.items import CollectivePlan, narrowed
 from envaudit.checks.collectives.naming import LINK as A_LINK
 from envaudit.checks.collectives.naming import RANK, Suspect, name_culprits
-from tests.checks.collectives.faults import LINK
+from tests.checks.collectives.faults import LINK, Fault
 
 PROJECT = Path(__file__).resolve().parents[3]
 PLAN = CollectivePlan(sizes=(1021,), dtypes=("fp32", "bf16", "int32"), offsets=(1,), ddp=False)
@@ -24,11 +24,19 @@ _ANSWER_S = 120.0
 
 
 class Trial(NamedTuple):
-    """A fault that was put in: its kind, the rank that has it, and of a link the rank it comes from."""
+    """A fault that was put in.
+
+    Attributes:
+        kind: of `faults.KINDS`.
+        rank: who has it.
+        source: of a link, where it comes from.
+        permille: how many of a thousand calls are spoilt.
+    """
 
     kind: str
     rank: int
     source: int = -1
+    permille: int = 1000
 
     @staticmethod
     def drawn(kind: str, world: int, random: Random) -> Trial:
@@ -113,7 +121,7 @@ class Crew:
                 fault = None
                 if trial and trial.rank == rank:
                     source = list(group).index(trial.source) if trial.source in group else -1
-                    fault = {"kind": trial.kind, "seed": seed, "source": source}
+                    fault = Fault(trial.kind, seed, source, trial.permille)._asdict()
                 task = {
                     "rank": place,
                     "world": len(group),

@@ -1,6 +1,6 @@
 """Faults at one rank, by wrapping `torch.distributed` there: ten that are the rank's own, and one of a link.
 
-Every call of the wrapped functions is spoilt, each at another place: `random` is seeded by the trial.
+Calls of the wrapped functions are spoilt, each at another place: `random` is seeded by the trial.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ class Fault(NamedTuple):
         kind: of KINDS.
         seed: of the places.
         source: of LINK: the rank, in the group at hand, whose data arrives spoilt; -1 when it is not in it.
+        permille: how many of a thousand calls are spoilt.
     """
 
     kind: str
     seed: int
     source: int = -1
+    permille: int = 1000
 
 
 class Armed:
@@ -140,13 +142,16 @@ class Armed:
         return call
 
     def _op(self, op: Any) -> Any:
-        if self._fault.kind != WRONG_OP:
+        if self._fault.kind != WRONG_OP or not self._strikes():
             return op
         reduce_op = self._dist.ReduceOp
         return reduce_op.MAX if op in (reduce_op.SUM, reduce_op.AVG, reduce_op.PRODUCT) else reduce_op.SUM
 
+    def _strikes(self) -> bool:
+        return self._random.randrange(1000) < self._fault.permille
+
     def _before(self, given: List[Any]) -> None:
-        if self._fault.kind in OF_INPUT:
+        if self._fault.kind in OF_INPUT and self._strikes():
             for tensor in given:
                 self._spoil(tensor)
 
@@ -172,6 +177,8 @@ class Armed:
 
     def _after(self, parts: List[Any], single: bool = False, source: Optional[int] = None) -> None:
         kind = self._fault.kind
+        if kind in OF_INPUT or not self._strikes():
+            return
         if kind == "flip_out":
             self._flip(self._random.choice(parts), 1)
         elif kind == "swap":
