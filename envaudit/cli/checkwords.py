@@ -6,7 +6,7 @@ from typing import List, Optional, Sequence
 
 from envaudit.checks.plan import Plan
 from envaudit.model.checked import CheckedDevice
-from envaudit.model.collective import DONE, Collectives
+from envaudit.model.collective import DONE, NOT_TESTED, Collectives
 from envaudit.report import Stage
 
 # Below this a card is not warm, and its clocks are those of a cold one.
@@ -38,10 +38,14 @@ def checked_words(devices: Sequence[CheckedDevice]) -> str:
 
 def collective_words(run: Collectives) -> str:
     """`16 ranks, 130 collectives ok, 4 not run`."""
+    if run.ended.kind == NOT_TESTED:
+        return "collectives: NOT TESTED"
     if run.ended.kind != DONE:
         return f"collectives: {run.ended.text}"
-    counts = {status: sum(case.status == status for case in run.cases.values()) for status in ("ok", "not_run")}
-    text = f"{_count(run.world, 'rank')}, {counts['ok']} collectives ok"
+    counts = {
+        status: sum(case.status == status for case in run.cases.values()) for status in ("ok", "not_run")
+    }
+    text = f"{_count(run.world, 'rank')}, {_count(counts['ok'], 'collective')} ok"
     return text + (f", {counts['not_run']} not run" if counts["not_run"] else "")
 
 

@@ -277,7 +277,11 @@ def _ended(evidence: Evidence, kinds: Sequence[str], what: str) -> Iterator[Foun
             nodes = run.ended.nodes or run.nodes_of(run.ended.ranks)
             named = [rank for rank in run.ended.ranks if run.nodes_of((rank,))]
             who = f"{run.ranks_in_words(named)}: " if named else ""
-            yield Found(f"{who}{run.ended.text or what}", nodes, join_path(SECTION, "ended"), _after(run))
+            # The text begins with the node, which stands with its ranks already.
+            text = run.ended.text
+            for node in nodes if who else ():
+                text = text[len(node) + 2 :] if text.startswith(f"{node}: ") else text
+            yield Found(f"{who}{text or what}", nodes, join_path(SECTION, "ended"), _after(run))
 
 
 def _after(run: Collectives) -> Tuple[str, ...]:
@@ -285,7 +289,7 @@ def _after(run: Collectives) -> Tuple[str, ...]:
     lines = [line for line in run.ended.stderr.splitlines() if line.strip()][-_STDERR_LINES:]
     victims = f"victims: {run.ranks_in_words(run.ended.victims)}" if run.ended.victims else ""
     through = sum(case.status == "ok" for case in run.cases.values())
-    so_far = f"{_count(through, 'collective')} were right until then" if through else ""
+    so_far = f"right until then: {_count(through, 'collective')}" if through else ""
     return tuple(text for text in (victims, so_far, *lines) if text)
 
 

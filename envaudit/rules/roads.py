@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Collection, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from envaudit.model.checked import map_in, text_in
 from envaudit.model.collective import SECTION, Collectives, collective_runs, count_in, texts_in
@@ -145,15 +145,31 @@ def unauthenticated(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
 
 def _slow_links(run: Collectives, lost_percent: float) -> Iterator[Found]:
+    """A rank whose links are slow is one finding; so is a link that is slow alone."""
     rates = sorted(run.links.values())
     if len(rates) < _LEAST_LINKS:
         return
     median = rates[len(rates) // 2]
-    for (first, second), rate in sorted(run.links.items()):
-        if rate * 100 < median * (100 - lost_percent):
+    slow = {pair: rate for pair, rate in run.links.items() if rate * 100 < median * (100 - lost_percent)}
+    while slow:
+        ends = [rank for pair in slow for rank in pair]
+        rank = max(sorted(set(ends)), key=ends.count)
+        own = {pair: rate for pair, rate in slow.items() if rank in pair}
+        slow = {pair: rate for pair, rate in slow.items() if pair not in own}
+        told = f"{_gbps(own.values())}, the median of {len(rates)} links is {_gbps([median])}"
+        if len(own) == 1:
+            ((first, second),) = own
             what = f"the link between {run.words_of(first)} and {run.words_of(second)} is slow"
-            line = f"{rate / 1000:.3g} GB/s, the median of {len(rates)} links is {median / 1000:.3g} GB/s"
-            yield Found(what, run.nodes_of((first, second)), join_path(SECTION, "links"), (line,))
+            yield Found(what, run.nodes_of((first, second)), join_path(SECTION, "links"), (told,))
+        else:
+            what = f"{len(own)} links of {run.words_of(rank)} are slow"
+            yield Found(what, run.nodes_of((rank,)), join_path(SECTION, "links"), (told,))
+
+
+def _gbps(milli: Collection[int]) -> str:
+    """`6 GB/s`, `6 to 7.5 GB/s`."""
+    least, most = min(milli, default=0), max(milli, default=0)
+    return f"{least / 1000:.3g}" + (f" to {most / 1000:.3g}" if most > least else "") + " GB/s"
 
 
 def _roads(run: Collectives) -> Iterator[Tuple[int, Mapping[str, object]]]:

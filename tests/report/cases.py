@@ -11,6 +11,7 @@ from envaudit.model.checked import checked_devices
 from envaudit.report import Clock, Moment, Report, Stage
 from envaudit.rules import Evidence, judge
 from tests.diff.nodes import TOOL, fingerprint, package, training_node
+from tests.report.ranks import RANK_CASES
 from tests.rules.checked import MISMATCH, checked, cpu, gpu, outcomes
 
 DOWN = Missing(
@@ -312,4 +313,5 @@ CASES: Dict[str, Report] = {
         Clock("node19", "none", False, "", -20_000, 64_000),
     ),
     "clocks_verbose": clocks(verbose=True),
+    **RANK_CASES,
 }

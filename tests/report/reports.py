@@ -14,6 +14,7 @@ from envaudit.model.finding import SEVERITIES
 from envaudit.model.fingerprint import MISSING_KINDS, SOURCES
 from envaudit.model.section import STATUSES
 from envaudit.report import Clock, Moment, Report, Stage
+from tests.report.ranks import RUNS
 
 # Building a report takes long beside judging it, and longer on a busy machine.
 LAWS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -194,5 +195,6 @@ def reports(draw: Any) -> Report:
         clocks=tuple(draw(st.lists(CLOCKS, max_size=3, unique_by=lambda one: one.node))),
         clock_basis=draw(st.sampled_from(["median", "pair", "here", "alone"])),
         checks=tuple(draw(st.lists(DEVICES, max_size=3))),
+        collectives=tuple(draw(st.lists(RUNS, max_size=2))),
         stages=tuple(Stage("step", text, 0.5) for text in draw(st.lists(TEXTS, max_size=1))),
     )

@@ -114,6 +114,16 @@ def test_slow_link_is_named_against_the_median_of_all() -> None:
     assert ("7 GB/s, the median of 3 links is 9.8 GB/s",) == finding.evidence
 
 
+def test_rank_whose_links_are_slow_is_one_finding() -> None:
+    """Not one for each link."""
+    nodes = (*THREE, "node04")
+    made = result(nodes=nodes)
+    made["figures"]["links"] = {"0-1": 9, "0-2": 9, "0-3": 3, "1-2": 9, "1-3": 4, "2-3": 4}
+    (finding,) = findings(telling(made, nodes))
+    assert ("EA610", ("node04",)) == (finding.rule, finding.nodes)
+    assert "3 links of rank 3 (node04) are slow" == finding.message
+
+
 def test_hub_without_a_token_is_told_between_nodes_alone() -> None:
     """On one machine nobody else comes to its loopback."""
     (finding,) = findings(telling(result(authenticated=False)))
