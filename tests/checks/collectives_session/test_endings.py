@@ -20,6 +20,13 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
+def two(tmp_path: Path) -> Iterator[Launch]:
+    """Two supervisors of one rank each: enough to tell a culprit from a victim."""
+    with Launch(tmp_path, 2) as launch:
+        yield launch
+
+
+@pytest.fixture
 def three(tmp_path: Path) -> Iterator[Launch]:
     """Three supervisors of one rank each."""
     with Launch(tmp_path, 3) as launch:
@@ -45,18 +52,18 @@ def test_run_of_healthy_nodes_ends_done_with_one_result_for_all(three: Launch) -
     assert [] == three.left_after()
 
 
-def test_worker_that_is_killed_is_named_within_a_second(three: Launch) -> None:
+def test_worker_that_is_killed_is_named_within_a_second(two: Launch) -> None:
     """Its peers complain of a closed connection: they are victims."""
-    three.start_all()
-    began = three.await_collectives()
-    (worker,) = three.workers(2)
+    two.start_all()
+    began = two.await_collectives()
+    (worker,) = two.workers(1)
     os.kill(worker, signal.SIGKILL)
-    result = three.result(0)
+    result = two.result(0)
     assert time.monotonic() - began < 4
-    assert ("exit", [2], ["node02"], [0, 1]) == brief(result)
+    assert ("exit", [1], ["node01"], [0]) == brief(result)
     assert "SIGKILL" in result["ended"]["text"]
-    assert result == three.result(1) == three.result(2)
-    assert [] == three.left_after()
+    assert result == two.result(1)
+    assert [] == two.left_after()
 
 
 def test_supervisor_that_is_killed_is_lost_with_its_ranks(tmp_path: Path) -> None:
@@ -72,108 +79,106 @@ def test_supervisor_that_is_killed_is_lost_with_its_ranks(tmp_path: Path) -> Non
         assert [] == launch.left_after()
 
 
-def test_first_supervisor_that_is_killed_leaves_the_others_a_result_of_their_own(three: Launch) -> None:
+def test_first_supervisor_that_is_killed_leaves_the_other_a_result_of_its_own(two: Launch) -> None:
     """The hub goes with it."""
-    three.start_all()
-    three.await_collectives()
+    two.start_all()
+    two.await_collectives()
     began = time.monotonic()
-    three.processes[0].kill()
-    for index in (1, 2):
-        result = three.result(index)
-        assert "hub_lost" == result["ended"]["kind"]
-        assert ["node00"] == result["ended"]["nodes"]
+    two.processes[0].kill()
+    result = two.result(1)
     assert time.monotonic() - began < 4
-    assert [] == three.left_after()
+    assert ("hub_lost", ["node00"]) == (result["ended"]["kind"], result["ended"]["nodes"])
+    assert [] == two.left_after()
 
 
-def test_stopped_worker_is_silent(three: Launch) -> None:
+def test_stopped_worker_is_silent(two: Launch) -> None:
     """Nobody complains; its heartbeat is what is missing."""
-    three.start_all()
-    three.await_collectives()
+    two.start_all()
+    two.await_collectives()
     began = time.monotonic()
-    (worker,) = three.workers(1)
+    (worker,) = two.workers(1)
     os.kill(worker, signal.SIGSTOP)
-    result = three.result(0)
+    result = two.result(0)
     assert 2.5 < time.monotonic() - began < 7
-    assert ("silent", [1], ["node01"], [0, 2]) == brief(result)
-    assert result == three.result(1)
-    assert [] == three.left_after()
+    assert ("silent", [1], ["node01"], [0]) == brief(result)
+    assert result == two.result(1)
+    assert [] == two.left_after()
 
 
-def test_stopped_supervisor_is_silent_and_the_others_end(three: Launch) -> None:
+def test_stopped_supervisor_is_silent_and_the_others_end(two: Launch) -> None:
     """Its port is open still, so that its node is there: what has stopped is the process."""
-    three.start_all()
-    three.await_collectives()
+    two.start_all()
+    two.await_collectives()
     began = time.monotonic()
-    stopped = three.processes[2]
+    stopped = two.processes[1]
     os.kill(stopped.pid, signal.SIGSTOP)
-    result = three.result(0)
+    result = two.result(0)
     assert 2.5 < time.monotonic() - began < 12
-    assert ("silent", [2], ["node02"]) == brief(result)[:3]
+    # Its rank goes on for a while: the other may have come through.
+    assert ("silent", [1], ["node01"]) == brief(result)[:3]
     assert "its process has stopped" in result["ended"]["text"]
-    assert result == three.result(1)
     os.kill(stopped.pid, signal.SIGCONT)
-    assert three.result(2)["ended"]["kind"] in ("silent", "hub_lost")
-    assert [] == three.left_after()
+    assert two.result(1)["ended"]["kind"] in ("silent", "hub_lost")
+    assert [] == two.left_after()
 
 
-def test_first_supervisor_that_is_stopped_is_told_from_a_dead_network(three: Launch) -> None:
-    """The others end by themselves: the hub's port is open, and nothing comes from it."""
-    three.start_all()
-    three.await_collectives()
-    os.kill(three.processes[0].pid, signal.SIGSTOP)
-    for index in (1, 2):
-        result = three.result(index)
-        assert ("hub_lost", ["node00"]) == (result["ended"]["kind"], result["ended"]["nodes"])
-        assert "its process has stopped" in result["ended"]["text"]
-    os.kill(three.processes[0].pid, signal.SIGKILL)
-    assert [] == three.left_after()
+def test_first_supervisor_that_is_stopped_is_told_from_a_dead_network(two: Launch) -> None:
+    """The other ends by itself: the hub's port is open, and nothing comes from it."""
+    two.start_all()
+    two.await_collectives()
+    os.kill(two.processes[0].pid, signal.SIGSTOP)
+    result = two.result(1)
+    assert ("hub_lost", ["node00"]) == (result["ended"]["kind"], result["ended"]["nodes"])
+    assert "its process has stopped" in result["ended"]["text"]
+    os.kill(two.processes[0].pid, signal.SIGKILL)
+    assert [] == two.left_after()
 
 
-def test_rank_that_hangs_in_python_is_stuck_though_its_heart_beats(three: Launch) -> None:
+def test_rank_that_hangs_in_python_is_stuck_though_its_heart_beats(two: Launch) -> None:
     """It has entered fewer collectives than the others."""
-    three.start_all({1: "hang"})
-    three.await_collectives()
+    two.start_all({1: "hang"})
+    two.await_collectives()
     began = time.monotonic()
-    result = three.result(0)
+    result = two.result(0)
     assert 2.5 < time.monotonic() - began < 7
-    assert ("stuck", [1], ["node01"], [0, 2]) == brief(result)
-    assert [] == three.left_after()
+    assert ("stuck", [1], ["node01"], [0]) == brief(result)
+    assert [] == two.left_after()
 
 
-def test_exception_is_told_with_its_text_and_by_no_other_rank(three: Launch) -> None:
+def test_exception_is_told_with_its_text_and_by_no_other_rank(two: Launch) -> None:
     """The others' connections break, and that is not their fault."""
-    three.start_all({2: "raise"})
-    three.await_collectives()
+    two.start_all({1: "raise"})
+    two.await_collectives()
     began = time.monotonic()
-    result = three.result(0)
+    result = two.result(0)
     assert time.monotonic() - began < 4
-    assert ("error", [2], ["node02"], [0, 1]) == brief(result)
+    assert ("error", [1], ["node01"], [0]) == brief(result)
     assert "illegal memory access" in result["ended"]["text"]
-    assert [] == three.left_after()
+    assert [] == two.left_after()
 
 
-def test_wrong_interface_at_one_rank_is_an_error_of_that_rank(three: Launch) -> None:
+def test_wrong_interface_at_one_rank_is_an_error_of_that_rank(two: Launch) -> None:
     """Gloo finds no address for the name, at that rank alone."""
-    for index in range(3):
-        three.start(index, environ={"GLOO_SOCKET_IFNAME": "nosuch0" if index == 1 else "lo"})
-    result = three.result(0)
-    assert ("error", [1], ["node01"], [0, 2]) == brief(result)
+    for index in range(2):
+        two.start(index, environ={"GLOO_SOCKET_IFNAME": "nosuch0" if index == 1 else "lo"})
+    result = two.result(0)
+    assert ("error", [1], ["node01"], [0]) == brief(result)
     assert "nosuch0" in result["ended"]["text"]
-    assert [] == three.left_after()
+    assert [] == two.left_after()
 
 
-def test_deadline_ends_a_run_that_goes_on(three: Launch) -> None:
-    """All are well and slow; the total time is what ends them."""
-    three.limits["total_s"] = 8.0
-    three.plan["repeats"] = 100
-    three.start_all()
-    began = three.await_collectives()
-    result = three.result(0)
+def test_deadline_ends_a_run_that_goes_on(two: Launch) -> None:
+    """Nobody is at fault; what did not come to its end was not run."""
+    two.limits["total_s"] = 6.0
+    two.plan["repeats"] = 100
+    began = time.monotonic()
+    two.start_all()
+    result = two.result(0)
     assert time.monotonic() - began < 12
-    assert ("deadline", [], [], [0, 1, 2]) == brief(result)
-    assert {"not_run"} <= {row["status"] for row in result["cases"].values()} | {"not_run"}
-    assert [] == three.left_after()
+    assert ("deadline", [], [], [0, 1]) == brief(result)
+    assert len(result["cases"]) < 10
+    assert result == two.result(1)
+    assert [] == two.left_after()
 
 
 def test_rank_that_stays_away_from_a_collective_is_found_in_pairs(tmp_path: Path) -> None:
