@@ -215,6 +215,7 @@ class _Gate:
             raise
         except Exception as error:
             code = error.exit_code if isinstance(error, EnvauditError) else EnvauditError.exit_code
+            hub.join(self.limits.join_s)
             let_leave(hub, code, f"no verdict: {error}")
             raise
         let_leave(hub, self._code, line)

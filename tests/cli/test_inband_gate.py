@@ -1,0 +1,368 @@
+"""The gate inside a launch: one verdict for all ranks, and a line from each healthy node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envaudit.cli import compiled, compiling, gatemeeting
+from envaudit.cli.gatemeeting import Attendant, Gathering, let_leave
+from envaudit.control.client import connect
+from envaudit.control.hub import Hub, listen
+from envaudit.model import Section
+from envaudit.model.codec import SECTION_SCHEMAS
+from envaudit.transport.bundle import build_bundle
+from tests.transport.asking import interpreters
+
+_FOUND = interpreters("3.8", "3.13") or [sys.executable]
+PYTHONS = sorted({_FOUND[0], _FOUND[-1]})
+TORCHRUN = shutil.which("torchrun", path=os.path.dirname(sys.executable))
+# What is true of the machine that runs the tests, and is about nothing that they test.
+POLICY = "".join(
+    f'[rules.{rule}]\nseverity = "off"\n' for rule in ("EA126", "EA127", "EA128", "EA153", "EA154", "EA473")
+)
+
+
+@pytest.fixture(scope="module")
+def one_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one-file form with a policy that this machine passes."""
+    folder = tmp_path_factory.mktemp("gate")
+    (folder / "policy.toml").write_text(POLICY)
+    path = folder / "envaudit.pyz"
+    path.write_bytes(build_bundle({compiled.POLICY: compiling.compile_policy(str(folder / "policy.toml"))}))
+    return path
+
+
+class Launch:
+    """Ranks of one launch, as torchrun starts them on one machine."""
+
+    def __init__(self, one_file: Path, count: int, python: str, *words: str) -> None:
+        self.processes: dict[int, subprocess.Popen[str]] = {}
+        self._one_file = one_file
+        self._count = count
+        self._python = python
+        self._words = words
+        self._port = _free_port()
+
+    def start(self, rank: int, variables: Mapping[str, str] | None = None) -> None:
+        """One rank."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self._count, "LOCAL_WORLD_SIZE": self._count}
+        environ.update({name: str(value) for name, value in place.items()})
+        environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(self._port), OMP_NUM_THREADS="1")
+        environ.update(variables or {})
+        self.processes[rank] = subprocess.Popen(
+            [self._python, str(self._one_file), "gate", *self._words],
+            cwd=self._one_file.parent,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for_hub(self) -> None:
+        """Until the first rank listens beside the rendezvous' port."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self._port + 1), 1).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        raise AssertionError("no hub")
+
+    def end(self) -> dict[int, tuple[int, str, str]]:
+        """Code, output and errors of each."""
+        ended = {}
+        for rank, process in self.processes.items():
+            out, err = process.communicate(timeout=120)
+            ended[rank] = (process.returncode, out, err)
+        return ended
+
+
+@pytest.fixture
+def launches() -> Iterator[list[Launch]]:
+    """Launches whose processes are ended with the test."""
+    made: list[Launch] = []
+    yield made
+    for launch in made:
+        for process in launch.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda python: python.split("/")[-3])
+def test_ranks_of_a_healthy_launch_all_pass_and_the_first_prints(
+    one_file: Path, launches: list[Launch], python: str
+) -> None:
+    """One of them has read the machine; all of them end with 0."""
+    launch = Launch(one_file, 3, python, "--no-check", "--verdict-file", "verdict")
+    launches.append(launch)
+    for rank in range(3):
+        launch.start(rank)
+    ended = launch.end()
+    assert [0, 0, 0] == [code for code, _, _ in ended.values()], ended
+    assert ended[0][1].rstrip("\n").rpartition("\n")[2].startswith("PASS 1 node"), ended
+    assert ["", ""] == [out for rank, (_, out, _) in ended.items() if rank]
+    assert (one_file.parent / "verdict").read_text() == f"{ended[0][1].rstrip().rpartition(chr(10))[2]}\n"
+
+
+def test_rank_that_never_comes_makes_all_others_incomplete(one_file: Path, launches: list[Launch]) -> None:
+    """It is named, and so is who was there."""
+    launch = Launch(one_file, 3, sys.executable, "--no-check", "--join", "3", "--format", "json")
+    launches.append(launch)
+    launch.start(0)
+    launch.start(1)
+    ended = launch.end()
+    assert [3, 3] == [code for code, _, _ in ended.values()], ended
+    document = json.loads(ended[0][1])
+    assert ["rank2"] == list(document["missing"])
+    assert [["rank2"]] == [finding["nodes"] for finding in document["findings"] if finding["rule"] == "EA901"]
+
+
+def test_rank_that_is_killed_while_all_meet_is_told_by_the_others(
+    one_file: Path, launches: list[Launch]
+) -> None:
+    """The first rank goes: nobody waits for a verdict that will not come."""
+    launch = Launch(one_file, 3, sys.executable, "--no-check", "--join", "30")
+    launches.append(launch)
+    for rank in (0, 1):
+        launch.start(rank)
+    # Both come to the hub and wait for the third.
+    launch.wait_for_hub()
+    time.sleep(2)
+    launch.processes[0].kill()
+    ended = launch.end()
+    assert 3 == ended[1][0], ended
+    assert "no verdict was told" in ended[1][2]
+
+
+def test_first_rank_that_cannot_write_ends_all_with_its_code(one_file: Path, launches: list[Launch]) -> None:
+    """The others do not wait for it, and do not pass."""
+    launch = Launch(one_file, 2, sys.executable, "--no-check", "--verdict-file", "/no/such/folder/verdict")
+    launches.append(launch)
+    launch.start(0)
+    launch.start(1)
+    ended = launch.end()
+    assert [5, 5] == [code for code, _, _ in ended.values()], ended
+    assert "/no/such/folder" in ended[0][2]
+
+
+def test_ranks_run_kernels_and_collectives_in_the_same_meeting(
+    one_file: Path, launches: list[Launch]
+) -> None:
+    """What a small plan comes to on two ranks; numbers and collectives are in one report."""
+    words = ("--ops", "gemm/fp32/*,all_reduce/sum/fp32/*", "--sizes", "3", "--format", "json")
+    launch = Launch(one_file, 2, sys.executable, *words)
+    launches.append(launch)
+    launch.start(0)
+    launch.start(1)
+    ended = launch.end()
+    assert [0, 0] == [code for code, _, _ in ended.values()], ended
+    document = json.loads(ended[0][1])
+    (ranks,) = [stage["text"] for stage in document["stages"] if stage["name"] == "ranks"]
+    assert ranks == "done, 2 collectives of 2 ranks", document
+    (device,) = [row for rows in document["checks"].values() for row in rows.values()]
+    assert {"ok"} == {case["status"] for case in device["cases"].values()}
+
+
+@pytest.mark.skipif(TORCHRUN is None, reason="no torchrun beside the interpreter")
+def test_torchrun_of_a_healthy_machine_ends_with_0(one_file: Path) -> None:
+    """The real launcher."""
+    assert TORCHRUN is not None
+    done = _launched([TORCHRUN, "--nproc-per-node=2", "--master-port", str(_free_port())], one_file)
+    assert 0 == done.returncode, done.stderr
+    assert "PASS 1 node" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun")
+def test_mpirun_of_a_healthy_machine_ends_with_0(one_file: Path) -> None:
+    """Another real launcher."""
+    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable]
+    done = _launched(words, one_file, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(_free_port()))
+    assert 0 == done.returncode, done.stderr
+    assert "PASS 1 node" in done.stdout
+
+
+def _launched(words: list[str], one_file: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*words, str(one_file), "gate", "--no-check"],
+        cwd=one_file.parent,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+# What nodes tell each other, without the nodes.
+
+
+def _sections(**changed: object) -> dict[str, Section]:
+    """The sections of a node, each with some bulk; `gpu="other"` is a node whose section gpu differs."""
+    return {
+        name: Section(name, 1, "ok", {"words": ["bulk"] * 400, "value": str(changed.get(name, "same"))})
+        for name in sorted(SECTION_SCHEMAS)
+    }
+
+
+class Meeting:
+    """Some nodes at one hub, each a thread that attends; the hub's side is the test's."""
+
+    def __init__(self, *nodes: dict[str, Section], notable: tuple[str, ...] = ()) -> None:
+        listener = listen("127.0.0.1", 0)
+        self.port = listener.getsockname()[1]
+        self.hub = Hub(listener, len(nodes))
+        self.codes: dict[int, int] = {}
+        self._threads = [
+            threading.Thread(target=self._attend, args=(index, sections, notable if index else ()))
+            for index, sections in enumerate(nodes)
+        ]
+        for thread in self._threads:
+            thread.start()
+        assert [] == self.hub.join(30)
+
+    def _attend(self, index: int, sections: dict[str, Section], notable: tuple[str, ...]) -> None:
+        with connect("127.0.0.1", self.port, b"", index, f"node{index}", {"reads": True}, 30) as client:
+            attendant = Attendant(client, {})
+            attendant.tell(gatemeeting.READ, sections, notable, "2026-11-30T10:00:00Z")
+            self.codes[index] = attendant.attend(lambda collectives: None).code
+
+    def close(self) -> None:
+        """Until all have left."""
+        self.hub.close()
+        for thread in self._threads:
+            thread.join(30)
+
+
+def test_healthy_nodes_say_less_than_a_kilobyte_beyond_the_hello() -> None:
+    """Digests alone: nothing is asked for of who is like the first node."""
+    same = _sections()
+    meeting = Meeting(same, _sections(), _sections())
+    greeted = {index: member.received_bytes for index, member in meeting.hub.members.items()}
+    gathering = Gathering(meeting.hub, same.values(), "1")
+    gathering.gather(30)
+    nodes, missing = gathering.fingerprints()
+    let_leave(meeting.hub, 0, "PASS")
+    said = [meeting.hub.members[index].received_bytes - greeted[index] for index in (1, 2)]
+    whole = {index: member.received_bytes for index, member in meeting.hub.members.items()}
+    meeting.close()
+    assert (0, {}) == (gathering.asked, missing)
+    assert 1 == len({each.digest for each in nodes})
+    assert max(said) <= 1024, said
+    # The hello, too, is small.
+    assert max(whole.values()) <= 2048, whole
+    assert {0: 0, 1: 0, 2: 0} == meeting.codes
+
+
+def test_section_that_differs_is_asked_for_once_of_all_that_have_it() -> None:
+    """Two nodes with another driver: one of them tells it."""
+    same = _sections()
+    meeting = Meeting(same, _sections(gpu="other"), _sections(gpu="other"), _sections(torch="third"))
+    gathering = Gathering(meeting.hub, same.values(), "1")
+    gathering.gather(30)
+    nodes, missing = gathering.fingerprints()
+    let_leave(meeting.hub, 1, "FAIL")
+    meeting.close()
+    assert ({}, 2) == (missing, gathering.asked)
+    assert ["same", "other", "other", "same"] == [each.sections["gpu"].facts["value"] for each in nodes]
+    assert "third" == nodes[3].sections["torch"].facts["value"]
+    assert {0: 1, 1: 1, 2: 1, 3: 1} == meeting.codes
+
+
+def test_section_of_which_a_node_s_own_rules_speak_comes_with_its_notes() -> None:
+    """Its digest is like the others'; what is wrong may stand in a note."""
+    same = _sections()
+    hot = {**_sections(), "gpu": replace(same["gpu"], notes={"temperature_c": 99})}
+    meeting = Meeting(same, hot, notable=("gpu",))
+    gathering = Gathering(meeting.hub, same.values(), "1")
+    gathering.gather(30)
+    nodes, _ = gathering.fingerprints()
+    let_leave(meeting.hub, 0, "")
+    meeting.close()
+    assert {"temperature_c": 99} == nodes[1].sections["gpu"].notes
+
+
+def test_large_section_is_told_in_parts() -> None:
+    """Beyond a message's limit."""
+    same = _sections()
+    noise = [os.urandom(500).hex() for _ in range(2000)]
+    large = {**_sections(), "packages": Section("packages", 1, "ok", {"noise": noise})}
+    meeting = Meeting(same, large)
+    gathering = Gathering(meeting.hub, same.values(), "1")
+    gathering.gather(30)
+    nodes, missing = gathering.fingerprints()
+    let_leave(meeting.hub, 0, "")
+    meeting.close()
+    assert {} == missing
+    assert noise == nodes[1].sections["packages"].facts["noise"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {"sections": {"gpu": "x"}},
+        {"sections": [1], "notable": [], "captured_at": ""},
+        {"sections": {"gpu": None}, "notable": 3, "captured_at": ""},
+    ],
+)
+def test_node_that_says_nonsense_is_missing_and_costs_nobody_else(body: Any) -> None:
+    """What a node sends is not believed to have any shape."""
+    hub = Hub(listen("127.0.0.1", 0), 2)
+    port = hub._listener.getsockname()[1]
+    joined = threading.Thread(target=hub.join, args=(30,))
+    joined.start()
+    facts = {"reads": True}
+    good = connect("127.0.0.1", port, b"", 0, "good", facts, 30)
+    bad = connect("127.0.0.1", port, b"", 1, "bad", facts, 30)
+    joined.join()
+    with good, bad:
+        same = _sections()
+        good.send(gatemeeting.READ, gatemeeting.said_of(same, (), "2026-11-30T10:00:00Z"))
+        bad.send(gatemeeting.READ, body)
+        gathering = Gathering(hub, same.values(), "1")
+        gathering.gather(5)
+        nodes, missing = gathering.fingerprints()
+    hub.close(0)
+    assert ["good"] == [each.node for each in nodes]
+    assert "corrupt" == missing["bad"].kind
+
+
+def test_nodes_of_one_name_are_told_apart() -> None:
+    """Two machines that both call themselves localhost are two nodes."""
+    hub = Hub(listen("127.0.0.1", 0), 2)
+    port = hub._listener.getsockname()[1]
+    joined = threading.Thread(target=hub.join, args=(30,))
+    joined.start()
+    first = connect("127.0.0.1", port, b"", 0, "localhost", {"reads": True}, 30)
+    second = connect("127.0.0.1", port, b"", 1, "localhost", {"reads": True}, 30)
+    joined.join()
+    with first, second:
+        labels = [node.label for node in Gathering(hub, (), "1").nodes.values()]
+    hub.close(0)
+    assert ["localhost", "localhost:1"] == labels
+
+
+def _free_port() -> int:
+    """A port with a free one above it, where the hub will listen."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port if port < 65535 else port - 1

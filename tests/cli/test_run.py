@@ -1,0 +1,238 @@
+"""`envaudit run -- CMD`: the command's code and signals pass through, and the nodes are recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from envaudit.cli import launched
+from envaudit.cli.selection import this_node
+from tests.cli.conftest import Ended, Folder
+
+NODE = this_node()
+GATE = ("--no-check",)
+
+
+def run(folder: Folder, *argv: str, options: tuple[str, ...] = (), **variables: str) -> Ended:
+    """`envaudit run` on this machine."""
+    return folder.run("run", *GATE, *options, "--", *argv, **variables)
+
+
+def start(folder: Folder, *argv: str) -> subprocess.Popen[str]:
+    """The same, running; its first line of output says that the command has begun."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "envaudit", "run", *GATE, "--", *argv],
+        cwd=folder.path,
+        env=folder.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert "begun\n" == process.stdout.readline()
+    return process
+
+
+def record(folder: Folder, tag: str) -> dict[str, Any]:
+    """What is recorded of the launch that a tag of this machine names."""
+    shown = folder.run("show", f"{NODE}@{tag}", "--format", "json")
+    assert 0 == shown.code, shown.err
+    found: dict[str, Any] = json.loads(shown.out)["facts"][NODE]["sections"]["host"]["notes"]["run"]
+    return found
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 125, 255])
+def test_run_passes_the_code_of_the_command_through(folder: Folder, code: int) -> None:
+    """Whatever it is, and its output alone on standard output."""
+    ended = run(folder, "sh", "-c", f"echo said; exit {code}")
+    assert (code, "said\n") == (ended.code, ended.out)
+
+
+def test_run_of_a_command_ended_by_a_signal_is_128_and_its_number(folder: Folder) -> None:
+    """As a shell has it."""
+    assert 128 + signal.SIGKILL == run(folder, "sh", "-c", "kill -KILL $$").code
+    assert ("SIGKILL", 137) == (record(folder, "failed")["signal"], record(folder, "failed")["exit_code"])
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("no-such-program", 127), ("./no-such-program", 127), ("./", 126)]
+)
+def test_run_of_no_command_starts_nothing(folder: Folder, name: str, code: int) -> None:
+    """127 and 126 as a shell has them; nothing is recorded."""
+    ended = run(folder, name)
+    assert code == ended.code
+    assert "nothing was started" in ended.err
+    assert not (folder.path / ".envaudit").exists()
+
+
+def test_run_that_the_gate_refuses_does_not_start_the_command(folder: Folder) -> None:
+    """It says so, and ends with a code that is not the command's."""
+    refused = ("--fail-on", "info", "--require", "collectives")
+    ended = run(folder, "touch", "started", options=refused)
+    assert 125 == ended.code
+    assert "the command was not started" in ended.err
+    assert not (folder.path / "started").exists()
+    assert 77 == run(folder, "true", options=(*refused, "--gate-exit", "77")).code
+
+
+def test_run_with_a_policy_that_cannot_be_read_does_not_start_the_command(folder: Folder) -> None:
+    """A usage error must not look like the command's own code."""
+    ended = run(folder, "touch", "started", options=("--policy", "gone.toml"))
+    assert 125 == ended.code
+    assert "gone.toml: cannot be read" in ended.err
+    assert not (folder.path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT]
+)
+def test_run_forwards_a_signal_once_and_passes_the_code_through(folder: Folder, number: int) -> None:
+    """The command handles it as if it stood in this process' place."""
+    name = signal.Signals(number).name[3:]
+    script = f"trap 'echo told; sleep 0.3; exit 42' {name}; echo begun; while :; do sleep 0.05; done"
+    process = start(folder, "sh", "-c", script)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (42, "told\n") == (process.returncode, out)
+    assert f"{NODE}@failed is" in err
+
+
+def test_run_forwards_what_its_process_group_is_sent_once(folder: Folder) -> None:
+    """Outside of a terminal the command has a group of its own."""
+    script = "trap 'echo told' USR1; echo begun; for i in 1 2 3 4 5 6 7 8; do sleep 0.1; done; exit 9"
+    process = start(folder, "sh", "-c", script)
+    os.killpg(process.pid, signal.SIGUSR1)
+    out, _ = process.communicate(timeout=60)
+    assert (9, "told\n") == (process.returncode, out)
+
+
+def test_run_that_is_killed_leaves_no_command(folder: Folder) -> None:
+    """The kernel ends it with its parent."""
+    process = start(folder, "sh", "-c", "echo begun; echo $$ >pid; exec sleep 60")
+    while not (folder.path / "pid").exists() or not (folder.path / "pid").read_text().strip():
+        time.sleep(0.01)
+    pid = (folder.path / "pid").read_text().strip()
+    process.kill()
+    process.communicate(timeout=60)
+    deadline = time.monotonic() + 5
+    while os.path.exists(f"/proc/{pid}/exe") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not os.path.exists(f"/proc/{pid}/exe")
+
+
+def test_run_records_the_launch_and_diff_says_what_changed(folder: Folder) -> None:
+    """Code, command, world size, locks and commit of the good and of the failed run."""
+    git = ["git", "-c", "user.name=n", "-c", "user.email=n@example.org", "-C", str(folder.path)]
+    (folder.path / "train.py").write_text("print(1)\n")
+    (folder.path / "environment.yml").write_text("dependencies: [python]\n")
+    for words in (["init", "-q"], ["add", "train.py", "environment.yml"], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    good = run(
+        folder, "sh", "-c", "exit 0", "--api-key", "hunter2secret", SLURM_JOB_ID="81231", WORLD_SIZE="8"
+    )
+    assert 0 == good.code, good.err
+    (folder.path / "train.py").write_text("print(2)\n")
+    (folder.path / "environment.yml").write_text("dependencies: [python, numpy]\n")
+    failed = run(folder, "sh", "-c", "exit 3", WORLD_SIZE="16", NCCL_ALGO="Tree")
+    assert 3 == failed.code, failed.err
+    assert f"envaudit diff '{NODE}@good' '{NODE}@failed'" in failed.err
+    held = record(folder, "good")
+    assert "sh -c 'exit 0' --api-key '<secret>'" == held["command"]
+    assert ("81231", 8, 0, False) == (held["job"], held["world_size"], held["exit_code"], held["dirty"])
+    assert held["started_at"] <= held["ended_at"]
+    assert ["environment.yml"] == list(held["files"])
+    assert 40 == len(held["commit"])
+    told = folder.run("diff", f"{NODE}@good", f"{NODE}@failed", "--format", "json").json
+    lines = [stage["text"] for stage in told["stages"] if stage["name"] == "run"]
+    assert "command: sh -c 'exit 0' --api-key '<secret>' → sh -c 'exit 3'" in lines
+    assert "exit code: 0 → 3" in lines
+    assert "local changes: no → yes" in lines
+    assert "world size: 8 → 16" in lines
+    assert any(line.startswith("environment.yml: sha256:") for line in lines)
+    assert "env/nccl/NCCL_ALGO" in [drift["path"] for drift in told["drifts"]]
+
+
+def test_run_makes_no_drift_by_itself(folder: Folder) -> None:
+    """What ran is kept beside the facts: a plain snapshot of the node is alike."""
+    assert 0 == run(folder, "true").code
+    ended = folder.run("diff", f"{NODE}@good", NODE, "--format", "json")
+    assert [] == ended.json["drifts"], ended.out
+
+
+def test_run_tells_a_policy_that_changed_meanwhile(folder: Folder) -> None:
+    """The verdict rests on what it was when the gate judged."""
+    (folder.path / "policy.toml").write_text('[gate]\nfail-on = "error"\n')
+    script = 'printf "[gate]\\nfail-on = \\"info\\"\\n" >policy.toml'
+    ended = run(folder, "sh", "-c", script, options=("--policy", "policy.toml"))
+    assert 0 == ended.code
+    assert "policy.toml has changed since the gate" in ended.err
+
+
+def test_log_tells_runs_and_the_last_good_one_before_a_change(folder: Folder) -> None:
+    """When it last went well, with which command."""
+    assert 0 == run(folder, "true", SLURM_JOB_ID="7").code
+    assert 5 == run(folder, "sh", "-c", "exit 5", NCCL_ALGO="Tree").code
+    lines = folder.run("log", NODE).out.splitlines()
+    assert "      ran: exit 0, job 7, true" in lines
+    assert "      ran: exit 5, sh -c 'exit 5'" in lines
+    (last,) = [line for line in lines if "last good before" in line]
+    assert last.endswith("exit 0, job 7, true")
+    moments = folder.run("log", NODE, "--format", "json").json["timeline"]
+    assert "exit 5, sh -c 'exit 5'" == moments[-1]["run"]
+    assert moments[-1]["last_good"].endswith("exit 0, job 7, true")
+
+
+def test_run_refuses_options_that_are_none_of_its_own(folder: Folder) -> None:
+    """A prolog runs no command, and stored snapshots are no nodes."""
+    assert 2 == folder.run("run", "--stored", "--", "true").code
+    assert 2 == folder.run("run", "--tag", "failed", "--", "true").code
+    assert 2 == folder.run("run", "--gate-exit", "0", "--", "true").code
+    assert 2 == folder.run("run").code
+
+
+def test_clean_command_hides_secrets_and_keeps_numbers() -> None:
+    """`--max-tokens` is no secret, an API key is one however it is given."""
+    argv = [
+        "train.py",
+        "--api-key",
+        "abc",
+        "--max-tokens",
+        "512",
+        "WANDB_API_KEY=xyz",
+        "--password=pw",
+        "--lr",
+        "1",
+    ]
+    text = launched.clean_command([*argv, "https://user:pw@example.org/x"])
+    assert text == (
+        "train.py --api-key '<secret>' --max-tokens 512 'WANDB_API_KEY=<secret>' "
+        "'--password=<secret>' --lr 1 https://example.org/x"
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "variables", "ranks"),
+    [
+        (["torchrun", "--nproc-per-node=8", "--nnodes", "4", "t.py"], {}, 32),
+        (["torchrun", "--nproc_per_node", "2", "t.py"], {"WORLD_SIZE": "99"}, 2),
+        (["mpirun", "-np", "6", "t"], {}, 6),
+        (["srun", "-n", "16", "t"], {"SLURM_NTASKS": "4"}, 16),
+        (["python", "-n", "16"], {"SLURM_NTASKS": "4"}, 4),
+        (["python", "t.py"], {"WORLD_SIZE": "many"}, None),
+        (["torchrun", "--nproc-per-node=gpu", "t.py"], {}, None),
+    ],
+)
+def test_world_of_a_launch_is_what_its_launcher_says(
+    argv: list[str], variables: dict[str, str], ranks: int | None
+) -> None:
+    """By options before variables; not known is None."""
+    assert ranks == launched.world_of(argv, variables)
