@@ -34,11 +34,13 @@ Cause = Tuple[str, Tuple[str, ...]]
 def node_without_answer(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """One finding a cause; nodes that are gone for the same cause stand together.
 
-    Where the user goes on without so many, that is told, and no more.
+    Where the user goes on without so many, that is told, and no more; a run in which nobody answered has
+    nothing to go on with.
     """
     # What a baseline has no evidence of is no node that a launch goes on without.
     gone_now = [node for node in evidence.missing if "@" not in node]
-    is_allowed = 0 < len(gone_now) <= evidence.allowed_missing
+    answered = any(fingerprint.node for fingerprint in evidence.fingerprints)
+    is_allowed = answered and 0 < len(gone_now) <= evidence.allowed_missing
     causes: Dict[Tuple[str, str], List[str]] = {}
     for node in sorted(evidence.missing, key=natural_key):
         gone = evidence.missing[node]

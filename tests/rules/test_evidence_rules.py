@@ -47,6 +47,25 @@ def test_nodes_without_answer_stand_together_by_cause() -> None:
     assert [("n7",), ("n8", "n9", "n10")] == [each.nodes for each in found]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "missing", "expected"),
+    [
+        (PAIR, 1, "info"),
+        (PAIR, 2, "incomplete"),
+        ((), 1, "incomplete"),
+        ((replace(PAIR[0], node=""),), 1, "incomplete"),
+    ],
+    ids=["allowed", "too-many", "nobody-answered", "only-the-lock"],
+)
+def test_missing_node_is_allowed_where_others_answered(
+    nodes: Sequence[Fingerprint], missing: int, expected: str
+) -> None:
+    """As many as the user says; and never all there are."""
+    gone = {f"n{number}": Missing("unreachable", "no route to host") for number in range(missing)}
+    found = judge(Evidence(tuple(nodes), gone, comparing=False, allowed_missing=1), DEFAULT)
+    assert [expected] == [each.severity for each in found if each.rule == "EA901"]
+
+
 @pytest.mark.parametrize("name", ["gpu", "env", "conda"])
 def test_section_in_error_is_incomplete(name: str) -> None:
     """Nothing of it was compared on that node."""
