@@ -22,6 +22,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from envaudit.control.clocks import Sample
 from envaudit.model.clockoffset import NOTE, SECTION
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.transport.boot import PONG
@@ -32,10 +33,6 @@ PATIENCE_NS = 1_000_000_000
 # No more of a node's talk is looked at than this.
 MAX_HEARD_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 512
-
-# Two clocks that are disciplined, each by up to 500 parts per million (MAXFREQ in the kernel's
-# timex.h), may drift apart by this much while they are compared. What moves more has been set.
-_DRIFT_PPM = 1000
 
 # Until the year 2262, in nanoseconds: what a signed 64-bit clock can say.
 _LATEST_NS = 2**63
@@ -83,34 +80,6 @@ class Timebase:
     def now_ns(self) -> int:
         """Nanoseconds since the epoch."""
         return self.ahead_ns + time.monotonic_ns()
-
-
-class Sample(NamedTuple):
-    """One ping: when it left, what the node's clock said, when the pong was here."""
-
-    left_ns: int
-    said_ns: int
-    back_ns: int
-
-    @property
-    def round_trip_ns(self) -> int:
-        """How long it was on its way."""
-        return self.back_ns - self.left_ns
-
-    @property
-    def offset_ns(self) -> int:
-        """The node's clock minus this machine's."""
-        return self.said_ns - (self.left_ns + self.back_ns) // 2
-
-    @property
-    def bound_ns(self) -> int:
-        """Half the round trip, rounded up, and one for what the offset was rounded down by."""
-        return self.round_trip_ns // 2 + 1
-
-    def agrees_with(self, other: Sample) -> bool:
-        """Whether both can be true of a clock that nobody set in between."""
-        drift_ns = abs(self.back_ns - other.back_ns) * _DRIFT_PPM // 1_000_000
-        return abs(self.offset_ns - other.offset_ns) <= self.bound_ns + other.bound_ns + drift_ns
 
 
 class Measure:
