@@ -119,6 +119,7 @@ RUNS = st.builds(
     supervisors=st.integers(0, 9),
     backend=st.sampled_from(["", "gloo", "nccl"]),
     authenticated=st.sampled_from([None, True, False]),
+    asked=st.sampled_from([{}, {"sizes": [3], "ddp": True}]),
     ranks=st.lists(
         st.builds(Rank, st.integers(0, 9), _TEXTS, st.integers(0, 9), st.just({})), max_size=3
     ).map(tuple),
