@@ -26,6 +26,7 @@ from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 from envaudit.checks.bits import Mismatch, compare
 from envaudit.checks.collectives.calls import Scene
 from envaudit.checks.counterhash import derive, digest, integers, mix_word
+from envaudit.checks.precision import full_precision
 
 IN, OUT = 8, 32
 _PARAMETERS = 64
@@ -73,7 +74,7 @@ def step(scene: Scene, seed: int) -> Step:
             (parallel(chosen) * weights).sum().backward()
             optimizer.step()
 
-        with _without_compiler(torch):
+        with _without_compiler(torch), full_precision():
             all_of_it()
     got = _flat(model)
     wanted = _answer(scene.world, own, scene.device)

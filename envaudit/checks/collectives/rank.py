@@ -171,6 +171,8 @@ def work(task: Task, say: Say, progress: Progress) -> None:
     """
     began = time.monotonic()
     _say_interface(task)
+    # cuBLAS would take TF32 for the step of DDP, which is its user's choice and no fault of a rank.
+    os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
     # What torch deprecates is its user's business, and with -W error would be the end of one rank.
     warnings.simplefilter("ignore")
     torch = readiness.imported_torch()

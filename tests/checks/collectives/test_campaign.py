@@ -46,7 +46,7 @@ def test_fault_is_detected_and_named(four: Crew, kind: str) -> None:
 def test_campaign_of_faults(world: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Each kind many times in worlds of 2 to 8, every call spoilt and one in ten; and clean runs between."""
     random = Random(world)
-    each = {2: 15, 3: 15, 4: 15, 8: 20}.get(world, 5)
+    each = 10 if world in (2, 3, 4, 8) else 4
     counts: Dict[str, List[int]] = {}
     alarms = clean = 0
     with Crew(world) as crew:

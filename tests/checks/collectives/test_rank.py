@@ -87,6 +87,31 @@ def test_raw_matrix_says_from_whom_bits_arrive_wrong() -> None:
     assert good["compared"] == bad["compared"] > 0
 
 
+SETTINGS = """\
+import torch
+torch.set_default_dtype(torch.float64)
+if hasattr(torch, "set_default_device"):
+    torch.set_default_device("meta")
+torch.set_float32_matmul_precision("medium")
+torch.use_deterministic_algorithms(True)
+torch.set_flush_denormal(True)
+torch.autocast("cpu").__enter__()
+import warnings
+warnings.simplefilter("error")
+"""
+
+
+def test_settings_of_the_environment_accuse_no_rank(tmp_path: Path) -> None:
+    """Other types, another device, and warnings that are errors, at one rank of two."""
+    (tmp_path / "sitecustomize.py").write_text(SETTINGS)
+    plan = CollectivePlan(dtypes=("fp32", "bf16", "int8"), cap=1021)
+    told = run_ranks(2, plan, environs=[{}, {"PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "default"}])
+    for each in told:
+        assert (0, None) == (each.status, each.line("error")), each.complained
+        assert [] == [name for name, row in each.outcomes.items() if row["status"] == "wrong"]
+    assert told[0].line("parameters") == told[1].line("parameters") == told[1].line("expected")
+
+
 def test_interpreter_without_torch_says_so(tmp_path: Path) -> None:
     """An error, and no traceback for anybody to read."""
     hiding = tmp_path / "torch"
