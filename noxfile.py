@@ -125,8 +125,10 @@ def checks(session: nox.Session) -> None:
     And those of the trackers, whose writer is torch's.
     """
     session.install("-e", ".", *GROUPS["test"], *GROUPS["trackers"], CPU_TORCH, "triton==3.9.0", "numpy")
-    in_lab = "tests/lab/test_gate_checks.py"
-    session.run("pytest", "tests/checks", "tests/track", in_lab, *session.posargs)
+    in_lab = [
+        f"tests/lab/test_{name}.py" for name in ("gate_checks", "checked_numbers", "collective_endings")
+    ]
+    session.run("pytest", "tests/checks", "tests/track", *in_lab, *session.posargs)
 
 
 @nox.session
