@@ -105,8 +105,8 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """The main job, on this machine alone: two environments that differ, found and mended."""
-    session.install(".")
+    """The main job, on this machine alone, from a source file to a gate that names a planted fault."""
+    session.install(".", CPU_TORCH)
     session.run("python", "tests/demo/demo.py", *session.posargs)
 
 
