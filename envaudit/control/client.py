@@ -26,10 +26,8 @@ __all__ = ["BEAT_S", "SILENCE_S", "Client", "HubLost", "HubRefused", "HubUnreach
 SILENCE_S = 20.0
 
 BEAT_S = 0.5
-_MAX_UNSENT_BYTES = 2 * codec.MAX_TO_HUB_BYTES
+_MAX_UNSENT_BYTES = 16 * codec.MAX_TO_HUB_BYTES
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
-# One try to connect, to a host that drops packets or whatever else may listen there.
-_TRY_S = 5.0
 _GOODBYE_S = 2.0
 
 
@@ -72,7 +70,7 @@ def connect(
             if left_s <= 0:
                 _unreachable(where, seconds, why)
             try:
-                joined = join(address, port, token, index, facts, min(_TRY_S, left_s), where)
+                joined = join(address, port, token, index, facts, left_s, where)
                 return Client(joined, index, authenticated=bool(token))
             except OSError as error:
                 why = error.strerror or str(error) or "no answer"

@@ -32,7 +32,7 @@ __all__ = ["GOODBYE", "Event", "Hub", "HubClosed", "Member", "Refusal", "Refusal
 GOODBYE = "goodbye"
 
 # How long a stranger may take until it is a member, and how long a message may take to arrive whole.
-STRANGER_S = 10.0
+STRANGER_S = 30.0
 MESSAGE_S = 20.0
 # A member that takes nothing of what waits for it for so long, or for which so much waits, is gone.
 UNREAD_S = 20.0

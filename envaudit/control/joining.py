@@ -14,6 +14,8 @@ from envaudit.control.failures import REFUSALS, HubRefused
 from envaudit.control.listening import Address
 from envaudit.control.stream import Stream
 
+# One try to connect, to a host that drops packets or whatever else may listen there.
+_TRY_S = 5.0
 _SILENT = "what listens there does not answer as a hub"
 _FOREIGN = "something else than a hub listens there"
 
@@ -37,7 +39,7 @@ def join(
         token: what the hub knows too.
         index: this member's number.
         facts: JSON of its node's name and its first facts.
-        seconds: how long to try.
+        seconds: how long to try; one that has not said that it is a hub is given up before.
         where: the hub in words.
 
     Raises:
@@ -47,11 +49,13 @@ def join(
     deadline = time.monotonic() + seconds
     sock = socket.socket(address.family, socket.SOCK_STREAM)
     try:
-        sock.settimeout(seconds)
+        sock.settimeout(min(seconds, _TRY_S))
         sock.connect((address.sockaddr[0], port, *address.sockaddr[2:]))
         handshake = Handshake(Stream(sock), token, index, facts, where)
+        given_up = min(deadline, time.monotonic() + _TRY_S)
         while not handshake.done:
-            handshake.step(deadline - time.monotonic())
+            # A hub that a thousand join at once may take its time.
+            handshake.step((deadline if handshake.greeted else given_up) - time.monotonic())
         return handshake.joined()
     except BaseException:
         sock.close()
@@ -112,6 +116,11 @@ class Handshake:
             data = self._greet(data)
         if data:
             self._hear(data)
+
+    @property
+    def greeted(self) -> bool:
+        """Whether the other side has said that it is a hub."""
+        return self._theirs is not None
 
     def joined(self) -> Joined:
         """What came of it."""

@@ -274,28 +274,25 @@ def test_members_that_flood_while_others_join_wait_their_turn() -> None:
     """What they say before anybody listens takes bounded memory, and none of it is lost."""
     with hub_of(2) as hub:
         (client,) = join_all(hub, [0]).values()
-        sent = 0
-        client._stream.waiting_bytes = 0
-        for _ in range(24):
-            client.send("flood", "x" * 1_000_000)
-            sent += 1
-            for _ in range(50):
-                hub.join(0)
-                client.poll(0)
-                if not client.unsent:
-                    break
-            if client.unsent:
-                break
-        assert sent < 24
+        sent, tries = 0, 0
+        # What the two kernels keep between them differs from machine to machine.
+        while tries < 50 and sent < 200:
+            if not client.unsent:
+                client.send("flood", "x" * 1_000_000)
+                sent += 1
+                tries = 0
+            hub.join(0)
+            client.poll(0)
+            tries += 1
+        assert sent < 200
         assert hub._queued_bytes < hub_module.MAX_QUEUED_BYTES + (1 << 20)
         other = join_all(hub, [1])
         heard = 0
-        until(hub, lambda: hub.members[0].received_bytes > 0)
         deadline = time.monotonic() + 20
         while heard < sent and time.monotonic() < deadline:
             client.poll(0)
             heard += sum(event.kind == "flood" for event in hub.poll(0.01))
-        assert 24 > sent >= heard > 0
+        assert sent == heard
         assert "" == hub.members[0].left
         for each in (client, other[1]):
             each.close(0)
