@@ -52,7 +52,8 @@ class Sample(NamedTuple):
 class Pings:
     """The pings of one member while it joins; nothing here waits or sends.
 
-    At least three, at most eight, no more once one of them is good to half a millisecond.
+    At least three; up to eight until one of them is good to half a millisecond, which among hundreds
+    that join at once is a matter of luck: there it stays with three.
 
     Attributes:
         offset_ns: the member's clock minus the hub's, None where the pings contradict one another
@@ -60,18 +61,20 @@ class Pings:
         bound_ns: how far at most the truth is from that.
     """
 
-    _LEAST, _MOST, _GOOD_NS = 3, 8, 500_000
+    _LEAST, _MOST, _GOOD_NS, _CROWD = 3, 8, 500_000, 256
 
-    def __init__(self, ahead_ns: int) -> None:
+    def __init__(self, ahead_ns: int, members: int = 1) -> None:
         """Begin.
 
         Args:
             ahead_ns: the hub's real-time clock minus its monotonic one when it began: setting the
                 hub's clock during a run moves none of the members against the others.
+            members: how many join.
         """
         self.offset_ns: Optional[int] = None
         self.bound_ns: Optional[int] = None
         self._ahead_ns = ahead_ns
+        self._most = self._MOST if members <= self._CROWD else self._LEAST
         self._samples: List[Sample] = []
         self._word = ""
         self._left_ns = 0
@@ -104,7 +107,7 @@ class Pings:
         best = min(self._samples, key=lambda sample: sample.round_trip_ns, default=None)
         if best is None or count < self._LEAST:
             return False
-        if count < self._MOST and best.bound_ns > self._GOOD_NS:
+        if count < self._most and best.bound_ns > self._GOOD_NS:
             return False
         if all(sample.agrees_with(best) for sample in self._samples):
             self.offset_ns = best.offset_ns

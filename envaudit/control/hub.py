@@ -21,6 +21,7 @@ from collections import Counter, deque
 from typing import Any, Deque, Dict, List, Set
 
 from envaudit.control import codec
+from envaudit.control.clocks import Pings
 from envaudit.control.link import ENDED, FOREIGN, INDEX, LATE, PROTOCOL, TAKEN, Link, Refused
 from envaudit.control.listening import descriptors_for, listen
 from envaudit.control.member import Event, Member, Refusal, Refusals
@@ -285,7 +286,7 @@ class Hub:
                 self._listens = False
                 return
             try:
-                link = Link(Stream(sock), self._token, self._admit, self._ahead_ns)
+                link = Link(Stream(sock), self._token, self._admit, Pings(self._ahead_ns, self.expected))
             except OSError:
                 sock.close()
                 continue

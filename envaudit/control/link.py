@@ -70,21 +70,21 @@ class Link:
         closed: whether it is over.
     """
 
-    def __init__(self, stream: Stream, token: bytes, admit: Callable[[int], None], ahead_ns: int) -> None:
+    def __init__(self, stream: Stream, token: bytes, admit: Callable[[int], None], pings: Pings) -> None:
         """Begin.
 
         Args:
             stream: the connection, just accepted.
             token: what a member must know.
             admit: raises `Refused` where there is no place for this index.
-            ahead_ns: the hub's timebase, see `Pings`.
+            pings: what measures its clock.
         """
         self.stream = stream
         self.born = time.monotonic()
         self.index = -1
         self.node = ""
         self.hello: Dict[str, Any] = {}
-        self.pings = Pings(ahead_ns)
+        self.pings = pings
         self.joined = False
         self.said_at = self.born
         self.partial_since = 0.0

@@ -42,6 +42,19 @@ def test_clock_that_is_set_meanwhile_is_not_known() -> None:
     assert pings.bound_ns is None
 
 
+def test_crowd_is_measured_with_the_fewest_pings() -> None:
+    """Among a thousand that join at once more of them say no more."""
+    pings = Pings(time.time_ns() - time.monotonic_ns(), members=1024)
+    for _ in range(3):
+        assert not pings.done
+        word = pings.ping()
+        time.sleep(0.002)
+        assert pings.pong(pong(word))
+    assert pings.done
+    assert pings.bound_ns is not None
+    assert pings.bound_ns > 1_000_000
+
+
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9), st.integers(-(10**12), 10**12))
 def test_truth_is_within_the_bound_however_the_ways_differ(
     left_ns: int, way_there_ns: int, way_back_ns: int, offset_ns: int
