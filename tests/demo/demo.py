@@ -18,12 +18,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from packaging.requirements import Requirement
+
 from tests.lock.channel import build_channel
 from tests.lock.packages import Recipe, running_python
 
 NODES = ("node01", "node02")
 LOCK = "train.conda-lock.yml"
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+OPS = "gemm/fp32,all_reduce,all_gather"
 MODULE = f"lib/python{PYTHON}/site-packages/einops/__init__.py"
 
 # On each node: its own prefix first, and nothing of whoever runs the demo.
@@ -49,7 +52,8 @@ def main(folder: Path) -> int:
         (folder / node).mkdir()
         (folder / node / "enter").write_text(ENTER.format(prefix=folder / node / "env"))
         (folder / node / "enter").chmod(0o755)
-    gate = ["gate", "--all", "--lock", LOCK, "--baseline", "good", "--ops", "gemm/fp32,all_reduce,all_gather"]
+    python = str(folder / NODES[0] / "env" / "bin" / "python")
+    gate = ["gate", "--all", "--lock", LOCK, "--baseline", "good", "--ops", OPS]
     steps = [
         (["trust"], 0, ""),
         (["lock", "train.environment.yml", "-o", LOCK], 0, ""),
@@ -57,19 +61,7 @@ def main(folder: Path) -> int:
         (["verify", LOCK, "--all"], 0, ""),
         (["snapshot", "--all", "--tag", "good"], 0, ""),
         (["diff", *NODES], 0, ""),
-        (
-            [
-                "check",
-                "--python",
-                str(folder / "node01/env/bin/python"),
-                "--nproc",
-                "2",
-                "--ops",
-                "gemm/fp32,all_reduce",
-            ],
-            0,
-            "",
-        ),
+        (["check", "--python", python, "--nproc", "2", "--ops", OPS], 0, ""),
         (gate, 0, "PASS"),
     ]
     if not all(step(folder, *each) for each in steps):
@@ -115,32 +107,23 @@ def torch_version() -> str:
 def torch_alone(folder: Path) -> Path:
     """A folder with links to torch and what it imports, and to nothing else of this environment."""
     folder.mkdir()
-    wanted, seen = ["torch"], set()
+    wanted = ["torch"]
+    seen: set[str] = set()
     while wanted:
         name = wanted.pop()
+        if name in seen:
+            continue
         seen.add(name)
         distribution = metadata.distribution(name)
-        for path in distribution.files or ():
-            top = path.parts[0]
+        for top in {path.parts[0] for path in distribution.files or ()}:
             if top not in ("..", "__pycache__") and not top.endswith(".dist-info"):
-                link = folder / top
-                if not link.is_symlink():
-                    link.symlink_to(Path(str(distribution.locate_file(top))))
-        for text in distribution.requires or ():
-            needed = text.partition(";")
-            required = needed[0].split("[")[0].split("<")[0].split(">")[0].split("=")[0].split("!")[0].strip()
-            if "extra" not in needed[2] and required not in seen and is_here(required):
-                wanted.append(required)
+                place = Path(str(distribution.locate_file(top)))
+                if not (folder / top).is_symlink():
+                    (folder / top).symlink_to(place)
+        for requirement in map(Requirement, distribution.requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                wanted.append(requirement.name)
     return folder
-
-
-def is_here(name: str) -> bool:
-    """Whether a distribution is installed beside this interpreter."""
-    try:
-        metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def configuration(folder: Path) -> str:
