@@ -38,6 +38,8 @@ def checked_words(devices: Sequence[CheckedDevice]) -> str:
 
 def collective_words(run: Collectives) -> str:
     """`16 ranks, 130 collectives ok, 4 not run`."""
+    if not run.asked:
+        return f"path MTU between {_count(len(run.mtu), 'node')}" if run.mtu else "nothing was tried"
     if run.ended.kind == NOT_TESTED:
         return "collectives: NOT TESTED"
     if run.ended.kind != DONE:

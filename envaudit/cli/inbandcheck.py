@@ -26,7 +26,14 @@ from envaudit.checks.collectives.asked import Asked
 from envaudit.checks.collectives.hello import SECTIONS, hello_of
 from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.section import answer_of
-from envaudit.checks.collectives.supervising import Machine, layout_of, machine_of, ms_since, supervise_ranks
+from envaudit.checks.collectives.supervising import (
+    Machine,
+    busy_in_words,
+    layout_of,
+    machine_of,
+    ms_since,
+    supervise_ranks,
+)
 from envaudit.checks.merging import merged
 from envaudit.checks.plan import options_of
 from envaudit.cli.aside import Aside
@@ -100,6 +107,7 @@ class _Part:
             mtu=ask.mtu,
         )
         hello = hello_of(_reader(own), os.environ, machine.cards, (place.host, place.port))
+        hello["busy"] = busy_in_words(machine, layout) or None
         try:
             before = (lambda: _run(kernels, asked.kernels_s)) if kernels is not None else None
             said = supervise_ranks(

@@ -134,7 +134,7 @@ class Collectives(NamedTuple):
         supervisors: how many processes met.
         backend: `nccl` or `gloo`; empty where nothing was started.
         authenticated: whether the hub knew its members by a token; None where nobody met.
-        asked: the plan.
+        asked: the plan; empty where path MTUs alone were asked for.
         ranks: in order.
         mismatches: what was found before torch.
         cases: by name.
@@ -148,6 +148,7 @@ class Collectives(NamedTuple):
         clock: node → offset from the hub's clock and its bound, in ns.
         road: rank → what NCCL took (`checks/collectives/road.py`); empty without a GPU.
         mtu: node → what its probes of path MTU found (`checks/collectives/mtu.py`); empty where not asked.
+        mtu_asked: whether they were asked for.
         took_ms: of the phases.
     """
 
@@ -171,6 +172,7 @@ class Collectives(NamedTuple):
     clock: Mapping[str, Tuple[int, int]] = {}
     road: Mapping[str, Any] = {}
     mtu: Mapping[str, Any] = {}
+    mtu_asked: bool = False
     took_ms: Mapping[str, int] = {}
 
     def nodes_of(self, ranks: Iterable[int]) -> Tuple[str, ...]:
@@ -259,6 +261,7 @@ def _run(said: Sequence[Tuple[str, Section]]) -> Collectives:
         # These two each node tells of its own ranks and ways.
         road={rank: row for _, each in said for rank, row in map_in(each.notes, "road").items()},
         mtu={node: map_in(each.notes, "mtu") for node, each in said if map_in(each.notes, "mtu")},
+        mtu_asked="mtu" in notes,
         took_ms={name: ms for name, ms in map_in(notes, "took_ms").items() if isinstance(ms, int)},
     )
 

@@ -30,7 +30,7 @@ def collective_lines(runs: Sequence[Collectives], verbose: bool) -> List[Line]:
 
 def _block(run: Collectives, verbose: bool) -> List[Line]:
     lines = [line(Span(printable(_head(run)), "head"))]
-    if run.ended.kind not in (DONE, NOT_TESTED) or not run.cases:
+    if run.ended.kind not in (DONE, NOT_TESTED) or (run.asked and not run.cases):
         style = (
             "incomplete" if run.ended.kind in (NOT_TESTED, "missing", "unreachable", "deadline") else "error"
         )
@@ -49,7 +49,7 @@ def _head(run: Collectives) -> str:
     """`4 ranks on node[01-02] (gloo)`."""
     nodes = fold(sorted({each.node for each in run.ranks}) or run.said_by)
     if run.world < 2:
-        return f"{nodes}: collectives"
+        return f"{nodes}: {'collectives' if run.asked else 'path MTU'}"
     backend = f" ({run.backend})" if run.backend else ""
     return f"{run.world} ranks on {nodes}{backend}"
 

@@ -237,7 +237,7 @@ def collectives_not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found
     """
     for run in collective_runs(evidence.fingerprints):
         wanted = run.requested or SECTION in policy.require
-        if run.ended.kind == NOT_TESTED and (run.world or run.requested):
+        if run.ended.kind == NOT_TESTED and run.asked:
             nodes = run.ended.nodes or run.said_by
             severity = "incomplete" if wanted else ""
             yield Found(f"collectives: NOT TESTED ({run.ended.text})", nodes, SECTION, severity=severity)

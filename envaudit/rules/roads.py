@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Collection, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from envaudit.model.checked import map_in, text_in
-from envaudit.model.collective import SECTION, Collectives, collective_runs, count_in, texts_in
+from envaudit.model.collective import (
+    DONE,
+    NOT_TESTED,
+    SECTION,
+    Collectives,
+    collective_runs,
+    count_in,
+    texts_in,
+)
 from envaudit.model.drift import join_path
 from envaudit.model.nodeset import fold
 from envaudit.rules.nodefacts import hcas_of
@@ -113,6 +121,9 @@ def long_way_inside(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def path_mtu(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A black hole is an error; a smaller path that says so only costs; silence says nothing."""
     for run in collective_runs(evidence.fingerprints):
+        if run.mtu_asked and not run.mtu and run.ended.kind in (DONE, NOT_TESTED):
+            what = "path MTU: NOT TESTED (there are no two nodes)"
+            yield Found(what, run.said_by, join_path(SECTION, "mtu"), severity="incomplete")
         for (state, mtu, own, interface), pairs in _odd_paths(run).items():
             nodes = _common(pairs)
             lines = tuple(f"{first} to {fold(others)}" for first, others in _by_first(pairs))

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from envaudit.checks.collectives.asked import Asked
+from envaudit.checks.collectives.result import own_result
 from envaudit.checks.collectives.supervising import of_one_rank
 from envaudit.model import Finding, Fingerprint
 from envaudit.rules import Evidence, Policy, judge
@@ -152,6 +153,18 @@ def test_one_rank_is_told_and_incomplete_only_where_it_was_asked_for() -> None:
     assert "collectives: NOT TESTED (one rank has nobody to talk to)" == finding.message
     assert ["incomplete"] == [each.severity for each in findings(named)]
     assert ["incomplete"] == [each.severity for each in findings(plain, Policy(require=("collectives",)))]
+
+
+def test_mtu_alone_does_not_miss_the_collectives() -> None:
+    """They were not asked for."""
+    assert [] == findings(telling(own_result("not_tested", "not asked for"), asked=Asked(collectives=False)))
+
+
+def test_busy_gpu_of_another_is_no_test_and_no_fault() -> None:
+    """Named with its node."""
+    how = ended("not_tested", "node02: GPU 3: the GPU is busy: process 7 (python)", nodes=["node02"])
+    (finding,) = findings(telling(result(ended=how, world=0, cases={}, parameters=None)))
+    assert ("EA609", "info", ("node02",)) == (finding.rule, finding.severity, finding.nodes)
 
 
 def test_what_a_backend_does_not_have_is_told_and_what_was_left_out_is_incomplete() -> None:

@@ -93,6 +93,13 @@ def test_silent_path_is_not_tested() -> None:
     assert ("EA613", "incomplete", NODES) == (finding.rule, finding.severity, finding.nodes)
 
 
+def test_one_node_has_no_path() -> None:
+    """Asked for and not there to be tried."""
+    made = result(nodes=("node01",), ranks_each=2)
+    (finding,) = findings(telling(made, ["node01"], mtu={}))
+    assert ("EA613", "incomplete", ("node01",)) == (finding.rule, finding.severity, finding.nodes)
+
+
 @pytest.mark.parametrize(("late_ns", "rules"), [(40_000_000, ["EA610"]), (400_000, [])])
 def test_rank_that_comes_late_is_named_beyond_the_threshold(late_ns: int, rules: List[str]) -> None:
     """Five milliseconds by default."""

@@ -144,6 +144,13 @@ class Coordinator:
             # The reference is whoever the most nodes agree with; the others are named, or all on a tie.
             first = errors[0]
             raise Stopped(Ending(endings.MISMATCH, (), _deviating(first["values"]), (), _differ_text(first)))
+        busy = {
+            nodes[index]: str(each.facts["busy"]) for index, each in here.items() if each.facts.get("busy")
+        }
+        if busy:
+            # Nothing is launched beside somebody's work, and nobody is at fault.
+            text = "; ".join(f"{node}: {who}" for node, who in busy.items())
+            raise Stopped(Ending(endings.NOT_TESTED, (), tuple(busy), (), text[:500]))
         self.places = deal(here, nodes)
         self.addresses = addresses(here, nodes)
         for seat in self.seated.values():

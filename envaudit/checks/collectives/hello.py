@@ -5,6 +5,7 @@ Facts, each null where it is not known, which then is not compared:
     tool, python, torch, torch_git, cuda, hip, nccl, cudnn, driver    versions
     gpus         [{"uuid", "model"}, ...] in torch's order
     interface    {"name", "address"} that ranks will meet over
+    busy         by the caller: who works on a GPU that a rank would take; then nothing is launched
 """
 
 from __future__ import annotations

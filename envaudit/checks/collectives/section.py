@@ -7,7 +7,7 @@ Facts, which all nodes that stayed to the end share:
     world      ranks, 0 where it did not come to that
     backend    "nccl" or "gloo"; null where nothing was started
     authenticated   whether the hub knew its members by a token
-    asked      the plan; equal work has equal words here
+    asked      the plan, equal work has equal words here; null where path MTUs alone were asked for
     cases      {"all_reduce/sum/fp32/65537+1": {"status": "ok"}, ...}; a wrong one has `wrong_ranks`
     suspects   [{"kind", "ranks", "nodes", "link", "sure", "how"}], the likeliest first
     parameters digest of the parameters after the step of DDP, equal on all ranks; null without one
@@ -32,12 +32,16 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.checks.collectives.asked import Asked, asked_of
 from envaudit.checks.collectives.hello import hello_of
+from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.supervising import (
+    Machine,
     Said,
     alone,
+    busy_in_words,
     layout_of,
     machine_of,
     ms_since,
+    not_tested,
     of_one_rank,
     supervise_ranks,
 )
@@ -67,11 +71,15 @@ def read(context: Any) -> Answer:
     asked = asked_of(context.options)
     machine = machine_of(str(context.interpreter["executable"]), context.environ, context.workdir)
     layout = layout_of(machine, asked.local_ranks, asked.names)
-    if alone(asked, layout):
+    obstacle = "" if asked.seat.count > 1 else _obstacle(context, machine, layout)
+    if obstacle:
+        said = Said(not_tested(obstacle), {}, None)
+    elif alone(asked, layout):
         said = Said(of_one_rank(), {}, None)
     else:
         hub = (asked.seat.host, asked.seat.port)
         hello = hello_of(_reader(context), context.environ, machine.cards, hub)
+        hello["busy"] = busy_in_words(machine, layout) or None
         before = (lambda: context.section("checks")) if asked.kernels else None
         said = supervise_ranks(asked, layout, hello, machine, before)
     return answer_of(asked, said, took_ms=ms_since(began))
@@ -87,7 +95,7 @@ def answer_of(asked: Asked, said: Said, *, took_ms: int) -> Answer:
         "world": result["world"],
         "backend": result["backend"],
         "authenticated": result["authenticated"],
-        "asked": asked.plan.to_json(),
+        "asked": asked.plan.to_json() if asked.collectives else None,
         "cases": {name: _case(row) for name, row in result["cases"].items()},
         "suspects": result["suspects"],
         "parameters": result["parameters"],
@@ -111,6 +119,16 @@ def answer_of(asked: Asked, said: Said, *, took_ms: int) -> Answer:
     if asked.mtu:
         notes["mtu"] = said.mtu
     return Answer("ok", facts, notes)
+
+
+def _obstacle(context: Any, machine: Machine, layout: Layout) -> str:
+    """Why no rank of this machine alone can run; what several nodes lack, they tell each other."""
+    try:
+        if context.section("torch").status == "absent":
+            return "torch is not installed there"
+    except Exception:  # it cannot be read: whoever starts a rank will see
+        return ""
+    return busy_in_words(machine, layout)
 
 
 def _case(row: Mapping[str, Any]) -> Dict[str, Any]:

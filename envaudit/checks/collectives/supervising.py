@@ -27,6 +27,7 @@ from envaudit.control.meeting import Meeting
 
 # The first node may come last: its hub listens for so long less than others try.
 _LATE_S = 1.0
+_TEXT_MAX = 500
 # Path MTUs are searched in a few rounds of packets, however many nodes there are.
 MTU_S = 15.0
 
@@ -163,11 +164,23 @@ def alone(asked: Asked, layout: Layout) -> bool:
     return asked.seat.count == 1 and layout.local_ranks == 1
 
 
-def of_one_rank() -> Dict[str, Any]:
-    """The result of a run that has one rank: it tests no collective."""
-    result = own_result(NOT_TESTED, "one rank has nobody to talk to")
+def not_tested(why: str) -> Dict[str, Any]:
+    """The result of a run of one process that tests no collective."""
+    result = own_result(NOT_TESTED, why)
     result["world"] = result["supervisors"] = 1
     return result
+
+
+def of_one_rank() -> Dict[str, Any]:
+    """The result of a run that has one rank."""
+    return not_tested("one rank has nobody to talk to")
+
+
+def busy_in_words(machine: Machine, layout: Layout) -> str:
+    """Whether somebody works on a GPU that a rank would take, in words; empty where nobody does."""
+    taken = [int(device.partition(":")[2]) for device in layout.devices if device.startswith("cuda:")]
+    told = [f"GPU {place}: {machine.started.busy[place]}" for place in taken if place in machine.started.busy]
+    return "; ".join(told)[:_TEXT_MAX]
 
 
 def _probe_mtu(

@@ -1,0 +1,163 @@
+"""`envaudit check` with ranks of this machine: by itself, and as torchrun and mpirun start it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from tests.cli.conftest import Folder
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch: nox -s checks")
+
+FEW = ("--ops", "all_reduce/sum/fp32,barrier", "--format", "json")
+WITHIN_S = 120
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A folder with the one-file form."""
+    made = Folder(tmp_path)
+    made.run("bundle", "-o", "envaudit.pyz")
+    return made
+
+
+def launched(folder: Folder, argv: List[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """A launcher that starts the one-file form under this interpreter, with torch alone beside it."""
+    torch = Path(find_spec("torch").origin).parents[1]  # type: ignore[union-attr, arg-type]
+    environment = {**folder.environment, "PYTHONPATH": str(torch), "OMP_NUM_THREADS": "1", **variables}
+    return subprocess.run(
+        argv, cwd=folder.path, env=environment, capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
+
+
+def run_of(text: str) -> Dict[str, Any]:
+    """The one run that a report tells of."""
+    (run,) = json.loads(text)["collectives"]
+    return dict(run)
+
+
+def test_two_ranks_of_this_machine_agree(folder: Folder) -> None:
+    """The hub knows them by a secret that nobody was given."""
+    done = launched(folder, [sys.executable, "envaudit.pyz", "check", "--nproc", "2", *FEW])
+    assert 0 == done.returncode, done.stdout + done.stderr
+    run = run_of(done.stdout)
+    assert (2, "gloo", "done", True) == (
+        run["world"],
+        run["backend"],
+        run["ended"]["kind"],
+        run["authenticated"],
+    )
+    assert {"ok"} == {case["status"] for name, case in run["cases"].items() if "fp32" in name}
+    assert run["figures"]["all_reduce/sum/fp32/65537+0"]["busbw_milli_gbps"] is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "severity"), [(("--only", "collectives"), 3, "incomplete"), ((), 0, "info")]
+)
+def test_one_rank_is_listed_and_incomplete_where_asked_for(
+    folder: Folder, words: tuple[str, ...], code: int, severity: str
+) -> None:
+    """Nobody has to ask for it."""
+    ops = () if words else ("--ops", "gemm/int8/*,barrier")
+    argv = [sys.executable, "envaudit.pyz", "check", *words, *ops, "--budget", "60", "--format", "json"]
+    done = launched(folder, argv)
+    assert code == done.returncode, done.stdout + done.stderr
+    (finding,) = [each for each in json.loads(done.stdout)["findings"] if each["rule"] == "EA609"]
+    assert severity == finding["severity"]
+    assert "NOT TESTED" in finding["message"]
+
+
+def test_torchrun_checks_the_cpu_once_and_all_ranks_together(folder: Folder) -> None:
+    """One report, of rank 0."""
+    argv = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "envaudit.pyz", "check"]
+    done = launched(folder, [*argv, "--ops", "gemm/fp64,barrier", "--format", "json"])
+    assert 0 == done.returncode, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert (2, {"ok"}) == (
+        run_of(done.stdout)["world"],
+        {case["status"] for case in run_of(done.stdout)["cases"].values()},
+    )
+    ((devices,),) = [tuple(report["checks"].values())]
+    assert ["0"] == list(devices)
+
+
+def test_torchrun_with_a_stale_hub_ends_with_a_usage_error_of_rank_0(folder: Folder) -> None:
+    """Its port is taken, and the message names --hub."""
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        hub = f"127.0.0.1:{taken.getsockname()[1]}"
+        variables = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+        argv = [sys.executable, "envaudit.pyz", "check", "--hub", hub, *FEW]
+        done = launched(folder, argv, **variables)
+    assert 2 == done.returncode, done.stdout + done.stderr
+    assert "--hub" in done.stderr
+
+
+def test_rank_whose_others_never_come_is_incomplete_in_time(folder: Folder) -> None:
+    """It says how many there are."""
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+    began = time.monotonic()
+    done = launched(folder, [sys.executable, "envaudit.pyz", "check", "--join", "2", *FEW], **variables)
+    assert 3 == done.returncode, done.stdout + done.stderr
+    assert time.monotonic() - began < 60
+    assert "missing" == run_of(done.stdout)["ended"]["kind"]
+    assert ["EA602"] == [each["rule"] for each in json.loads(done.stdout)["findings"]]
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs Open MPI")
+def test_mpirun_ranks_find_each_other(folder: Folder) -> None:
+    """Without any address having been given."""
+    argv = ["mpirun", "-n", "2", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+    done = launched(folder, [*argv, sys.executable, "envaudit.pyz", "check", *FEW])
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert 2 == run_of(done.stdout)["world"]
+
+
+def test_interrupted_run_leaves_no_rank(folder: Folder) -> None:
+    """Ctrl-C while they import torch."""
+    marker = f"ENVAUDIT_TEST_RUN={os.getpid()}-{time.monotonic_ns()}"
+    name, _, value = marker.partition("=")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "envaudit", "check", "--nproc", "2", "--python", sys.executable, *FEW],
+        cwd=folder.path,
+        env={**folder.environment, name: value, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 60
+    while not any("collectives.rank" in line for line in _commands(marker)) and time.monotonic() < until:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    _, complaint = process.communicate(timeout=30)
+    assert 130 == process.returncode, complaint
+    until = time.monotonic() + 5
+    while _commands(marker) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert [] == _commands(marker)
+
+
+def _commands(marker: str) -> List[str]:
+    """The command lines of all processes that have a variable of this value."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and entry.name != str(os.getpid()):
+            try:
+                if marker.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append((entry / "cmdline").read_text())
+            except OSError:
+                continue  # it ended meanwhile, or is somebody else's
+    return [line for line in found if line]
