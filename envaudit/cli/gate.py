@@ -88,8 +88,8 @@ def execute(options: argparse.Namespace) -> int:
     """
     if options.no_check and options.only:
         raise UsageError("--no-check and --only exclude each other")
-    if options.prolog:
-        return int(_form("prolog").execute(options))
+    # `main` has gone to `cli/prolog` already, where nothing but a fault may end with another code than 0.
+    assert not options.prolog
     in_band = _in_band(options)
     if in_band is not None or asking.is_one_file():
         return int(_form("inbandgate").execute(options, in_band))

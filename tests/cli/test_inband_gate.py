@@ -361,8 +361,13 @@ def test_nodes_of_one_name_are_told_apart() -> None:
 
 
 def _free_port() -> int:
-    """A port with a free one above it, where the hub will listen."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port if port < 65535 else port - 1
+    """A port that is free, and so is the one above it, where the hub will listen."""
+    while True:
+        with socket.socket() as first, socket.socket() as above:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                above.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
