@@ -45,6 +45,7 @@ _OF_EACH = "Told of each node that has it, whatever the others have."
 
 ENTRIES: Sequence[Entry] = (
     Entry("integrity/**", NOT_AT_ALL, "info", _OF_EACH),
+    Entry("collectives/**", NOT_AT_ALL, "info", "Told once of the run that all nodes took part in."),
     Entry("git/commit", EXACTLY, "error", "Ranks that run other code compute other numbers."),
     Entry("git/dirty", EXACTLY, "warning", "Somebody changed the code on these nodes alone."),
     Entry("git/**", EXACTLY, "warning", "The repository is in another state."),
