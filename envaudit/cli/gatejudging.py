@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from dataclasses import replace
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit._version import __version__
-from envaudit.cli import compiled
+from envaudit.cli import asking, compiled
 from envaudit.cli.comparing import all_with_all
 from envaudit.cli.judging import judged, policy_of
 from envaudit.diff import PathFilter, compare_to_reference
+from envaudit.errors import UsageError
 from envaudit.model import Drift, Fingerprint, Missing, Verdict, split_path
 from envaudit.model.checked import SECTION as CHECKS
 from envaudit.model.checked import checked_devices
@@ -49,6 +51,51 @@ class Seen(NamedTuple):
     stages: Tuple[Stage, ...]
     asked: Tuple[str, ...]
     clocks_asked: bool = False
+
+
+def refuse_others(options: argparse.Namespace) -> None:
+    """Refuse what only the form for a controller does, rather than leave it out in silence.
+
+    Raises:
+        UsageError: one of those options.
+    """
+    of_controller = ["good_nodes", "bad_nodes", "suggest", "stored", "mtu_probe"]
+    of_controller += ["nodes", "hostfile", "all", "transport", "python"]
+    of_controller += ["config"] if asking.is_one_file() else []
+    for name in of_controller:
+        if getattr(options, name, None):
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for a controller that asks nodes, not for a launch itself",
+                next_step="Leave it out, or run 'envaudit gate' outside of the launch.",
+            )
+
+
+def held_by(options: argparse.Namespace) -> Held:
+    """What was compiled in, or, where the package is installed, what the options name.
+
+    Raises:
+        UsageError: the one-file form, and an option for what is to be compiled in.
+    """
+    if asking.is_one_file():
+        for name in ("lock", "baseline"):
+            if getattr(options, name, None):
+                raise UsageError(
+                    "this one-file form reads no lock and no store",
+                    where=f"--{name}",
+                    next_step=f"Compile it in: envaudit bundle --{name} ... -o envaudit.pyz.",
+                )
+        return Held(compiled.expected(), compiled.baseline())
+    from envaudit.cli import compiling
+    from envaudit.cli.locks import categories_of
+
+    expected = baseline = None
+    if options.lock:
+        made = compiling.compile_lock(options.lock, categories_of(options))
+        expected = compiled.expected_of(json.loads(made.decode("ascii")))
+    if options.baseline:
+        made = compiling.compile_baseline(options.baseline, options)
+        baseline = compiled.baseline_of(json.loads(made.decode("ascii")))
+    return Held(expected, baseline)
 
 
 def notable(own: Fingerprint, policy: Policy) -> List[str]:

@@ -36,7 +36,7 @@ from envaudit.control.client import HubLost
 from envaudit.control.hub import Hub, HubClosed
 from envaudit.control.meeting import Meeting
 from envaudit.control.tokens import token_of
-from envaudit.errors import EXIT_INCOMPLETE, EnvauditError, NeededError, UsageError
+from envaudit.errors import EXIT_INCOMPLETE, EnvauditError, NeededError
 from envaudit.model import Fingerprint, Missing, Section
 from envaudit.model.checked import SECTION as CHECKS
 from envaudit.model.collective import SECTION as COLLECTIVES
@@ -62,7 +62,8 @@ def execute(options: argparse.Namespace, launch: Optional[InBand]) -> int:
         HubUnreachable: the first process of the launch was not to be found.
     """
     began = time.monotonic()
-    held = _held(options)
+    gatejudging.refuse_others(options)
+    held = gatejudging.held_by(options)
     policy = policy_of(options)
     ask = _ask_of(options, policy)
     seat = launch or InBand("", 0, 1, this_node(), LOOPBACK, 0, local_ranks=ask.local_ranks)
@@ -348,34 +349,6 @@ def _layout(launch: InBand, machine: Machine) -> Layout:
     # A launcher may show each process its own GPU alone.
     device = "cpu" if not gpus else f"cuda:{launch.local_rank if launch.local_rank < gpus else 0}"
     return Layout(1, (launch.rank,), launch.count, launch.local_rank, (device,))
-
-
-def _held(options: argparse.Namespace) -> gatejudging.Held:
-    """What was compiled in, or, where the package is installed, what the options name.
-
-    Raises:
-        UsageError: the one-file form, and an option for what is to be compiled in.
-    """
-    if asking.is_one_file():
-        for name in ("lock", "baseline"):
-            if getattr(options, name, None):
-                raise UsageError(
-                    "this one-file form reads no lock and no store",
-                    where=f"--{name}",
-                    next_step=f"Compile it in: envaudit bundle --{name} ... -o envaudit.pyz.",
-                )
-        return gatejudging.Held(compiled.expected(), compiled.baseline())
-    from envaudit.cli import compiling
-    from envaudit.cli.locks import categories_of
-
-    expected = baseline = None
-    if options.lock:
-        made = compiling.compile_lock(options.lock, categories_of(options))
-        expected = compiled.expected_of(json.loads(made.decode("ascii")))
-    if options.baseline:
-        made = compiling.compile_baseline(options.baseline, options)
-        baseline = compiled.baseline_of(json.loads(made.decode("ascii")))
-    return gatejudging.Held(expected, baseline)
 
 
 def _row(section: Section) -> Dict[str, Any]:

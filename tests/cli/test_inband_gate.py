@@ -162,6 +162,23 @@ def test_first_rank_that_cannot_write_ends_all_with_its_code(one_file: Path, lau
     assert "/no/such/folder" in ended[0][2]
 
 
+@pytest.mark.parametrize(
+    "words", [["--bad-nodes", "bad"], ["--suggest", "slurm"], ["--nodes", "n1"], ["--config", "x.toml"]]
+)
+def test_option_of_the_controller_is_refused_and_not_left_out(one_file: Path, words: list[str]) -> None:
+    """Nobody waits for a file that is never written."""
+    done = subprocess.run(
+        [PYTHONS[0], str(one_file), "gate", "--no-check", *words],
+        cwd=one_file.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 2 == done.returncode
+    assert words[0] in done.stderr
+
+
 def test_ranks_run_kernels_and_collectives_in_the_same_meeting(
     one_file: Path, launches: list[Launch]
 ) -> None:
