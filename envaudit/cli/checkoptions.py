@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 from envaudit.checks.collectives.items import DTYPES, OPS, CollectivePlan
 from envaudit.checks.collectives.layout import Limits
 from envaudit.checks.plan import DEFAULT_BUDGET_S, PARTS, Plan
+from envaudit.checks.registry import operation_names
 from envaudit.cli.seat import add_seat_options, local_ranks
 from envaudit.errors import UsageError
 
@@ -174,11 +175,13 @@ def _by_kind(patterns: Tuple[str, ...]) -> Tuple[Tuple[str, ...], Tuple[str, ...
     """The patterns of kernels, and those of collectives; a name that is neither is asked of kernels."""
     own: List[str] = []
     shared: List[str] = []
+    families = operation_names()
     for pattern in patterns:
         first = pattern.split("/", 1)[0]
-        if any(fnmatchcase(op, first) for op in OPS):
+        is_shared = any(fnmatchcase(op, first) for op in OPS)
+        if is_shared:
             shared.append(pattern)
-        if first not in OPS:
+        if not is_shared or any(fnmatchcase(family, first) for family in families):
             own.append(pattern)
     return tuple(own), tuple(shared)
 

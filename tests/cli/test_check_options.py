@@ -37,6 +37,8 @@ def test_all_but_the_mtu_is_asked_for_by_default() -> None:
         (("--ops", "gemm/fp32"), True, False, False),
         (("--ops", "all_reduce/sum/*"), False, True, True),
         (("--ops", "gemm,barrier"), True, True, False),
+        (("--ops", "all_*"), False, True, True),
+        (("--ops", "*"), True, True, False),
         (("--ops", "no_such_thing"), True, False, False),
         (("--nproc", "2"), True, True, True),
         (("--sizes", "3,5"), True, True, True),
