@@ -6,11 +6,13 @@ import argparse
 import importlib.util
 import os
 import sys
-from typing import List, Tuple
+from typing import TYPE_CHECKING, List, Tuple
 
 from envaudit.errors import NeededError, UsageError
-from envaudit.report import Report
 from envaudit.store import atomic_write
+
+if TYPE_CHECKING:
+    from envaudit.report import Report
 
 FORMATS = ("text", "plain", "json")
 
