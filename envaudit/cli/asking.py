@@ -6,7 +6,9 @@ import argparse
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Sequence, Tuple
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from envaudit.cli.progress import followed, shown_files, shown_operations, shown_progress
 from envaudit.cli.selection import choose_targets, choose_transport, selected_nodes, this_node
@@ -17,6 +19,21 @@ if TYPE_CHECKING:
     from envaudit.transport import Request
 
 DEFAULT_TIMEOUT_S = 60
+
+
+def _load_rules() -> None:
+    from envaudit.rules import all_rules
+
+    all_rules()
+
+
+# What a command needs once the nodes have answered is imported while they are at work.
+_LATER: Tuple[Callable[[], object], ...] = (
+    partial(import_module, "envaudit.report.plain"),
+    partial(import_module, "envaudit.rules"),
+    partial(import_module, "envaudit.cli.judging"),
+    _load_rules,
+)
 
 try:
     from envaudit.cli import configuration
@@ -67,7 +84,7 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
                 next_step="Install the package to ask nodes: pip install envaudit.",
             )
         return _ask_here(options)
-    from envaudit.transport import Request, gather
+    from envaudit.transport import Request
 
     settings = configuration.of(options)
     transport = choose_transport(options, settings, nodes)
@@ -90,11 +107,14 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
     pings = getattr(options, "pings", None)
     if pings is not None:
         request = request._replace(pings=pings)
+    transport.begin(targets)
+    from envaudit.transport import gather
+
     # A caller of the Python API is no terminal, whatever its standard error is.
     seen = not getattr(options, "silent", False)
     shown = shown_progress(len(targets) if seen else 0)
     with shown as progress, _shown_files(request, local=local and seen) as asked:
-        return gather(transport, targets, asked, progress)
+        return gather(transport, targets, asked, progress, meanwhile=_LATER)
 
 
 @contextmanager

@@ -9,11 +9,13 @@ import re
 import sys
 import time
 from dataclasses import replace
-from typing import Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from envaudit.errors import NeededError, UsageError
-from envaudit.report import Report, RuleText
 from envaudit.store import atomic_write
+
+if TYPE_CHECKING:
+    from envaudit.report import Report, RuleText
 
 FORMATS = ("text", "plain", "json", "junit", "sarif", "github", "html", "prometheus")
 
@@ -172,6 +174,7 @@ def _with_the_run(report: Report, options: argparse.Namespace) -> Report:
 
 
 def _rule_texts() -> Dict[str, RuleText]:
+    from envaudit.report import RuleText
     from envaudit.rules import all_rules
 
     return {

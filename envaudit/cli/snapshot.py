@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from typing import List
+from typing import TYPE_CHECKING, List
 
 from envaudit._version import __version__
 from envaudit.cli import asking
-from envaudit.cli.judging import judged
 from envaudit.cli.loading import add_section_option, add_store_option, open_store
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.selection import add_node_options
 from envaudit.errors import UsageError
 from envaudit.model import Snapshot
-from envaudit.report import Report, Stage
-from envaudit.rules import Evidence
 from envaudit.store import write_snapshot_file
 from envaudit.store.tags import check_tag
+
+if TYPE_CHECKING:
+    from envaudit.report import Stage
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +63,11 @@ def execute(options: argparse.Namespace) -> int:
             next_step="Add -o FILE, or redact a stored snapshot: envaudit show REF --redact -o FILE.",
         )
     snapshot = asking.ask_selected(options)
+    # Imported while the nodes are at work, and not before they are.
+    from envaudit.cli.judging import judged
+    from envaudit.report import Report
+    from envaudit.rules import Evidence
+
     if options.redact:
         from envaudit.model.redaction import redact
 
@@ -101,6 +106,8 @@ def keep(snapshot: Snapshot, options: argparse.Namespace) -> List[Stage]:
 
     A run in which no node answered is stored too: that it was tried is part of the history.
     """
+    from envaudit.report import Stage
+
     captured_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if options.output:
         write_snapshot_file(options.output, snapshot, captured_at=captured_at, tool=__version__)

@@ -21,7 +21,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name == "gather":
-        import_module(f"{__name__}.postponed").postpone("urllib.request")
+        postponed = import_module(f"{__name__}.postponed")
+        for unused in postponed.UNUSED:
+            postponed.postpone(unused)
     module = "gathering" if name == "gather" else "interface"
     value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value

@@ -34,6 +34,9 @@ PATIENCE_NS = 1_000_000_000
 MAX_HEARD_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 512
 
+# The closest of so many readings of two clocks; each takes less than a microsecond.
+_READINGS = 16
+
 # Until the year 2262, in nanoseconds: what a signed 64-bit clock can say.
 _LATEST_NS = 2**63
 _WORD_BYTES = 8
@@ -67,19 +70,34 @@ class Timebase:
     Attributes:
         run: the name of the run; offsets of two runs are not comparable.
         ahead_ns: the real-time clock minus the monotonic clock at its beginning.
+        bound_ns: how far the truth may be from that; part of every offset's bound.
     """
 
     run: str
     ahead_ns: int
+    bound_ns: int = 0
 
     @classmethod
     def start(cls) -> Timebase:
-        """From now on."""
-        return cls(os.urandom(8).hex(), time.time_ns() - time.monotonic_ns())
+        """From now on.
+
+        The two clocks cannot be read at once, and whoever reads them may be put aside in between: the
+        one is read between two readings of the other, often, and the closest pair counts.
+        """
+        width_ns, ahead_ns = min(_read_clocks() for _ in range(_READINGS))
+        return cls(os.urandom(8).hex(), ahead_ns, width_ns // 2 + 1)
 
     def now_ns(self) -> int:
         """Nanoseconds since the epoch."""
         return self.ahead_ns + time.monotonic_ns()
+
+
+def _read_clocks() -> tuple[int, int]:
+    """How long it took, and the real-time clock minus the monotonic one in the middle of that."""
+    before_ns = time.monotonic_ns()
+    now_ns = time.time_ns()
+    after_ns = time.monotonic_ns()
+    return after_ns - before_ns, now_ns - (before_ns + after_ns) // 2
 
 
 class Measure:
@@ -178,7 +196,7 @@ def noted(fingerprint: Fingerprint, timebase: Timebase, measure: Measure | str) 
     told: dict[str, Any] = {"run": timebase.run}
     if isinstance(measure, Measure) and isinstance(outcome, Sample):
         told["offset_ns"] = outcome.offset_ns
-        told["bound_ns"] = outcome.bound_ns + _resolution_ns(notes)
+        told["bound_ns"] = outcome.bound_ns + timebase.bound_ns + _resolution_ns(notes)
         told["round_trip_ns"] = outcome.round_trip_ns
         told["pings"] = measure.count
     else:

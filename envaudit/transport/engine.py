@@ -62,7 +62,7 @@ class _BoundedClient:
         self, commandlist: Sequence[str], shell: bool = False, env: Mapping[str, str] | None = None
     ) -> Program:
         assert not shell, "a command is a list of words"
-        program = Program(commandlist, {**os.environ, **env} if env else None)
+        program = self._program(commandlist, {**os.environ, **env} if env else None)
         worker = self.worker
         # What daemonises itself (ssh with ControlPersist) may keep standard error open for good:
         # it is read while the command lasts, and does not make it last.
@@ -71,6 +71,9 @@ class _BoundedClient:
         self.streams.set_reader(worker.SNAME_STDOUT, program.stdout)
         self.streams.set_writer(worker.SNAME_STDIN, program.stdin, retain=False)
         return program
+
+    def _program(self, argv: Sequence[str], environ: Mapping[str, str] | None) -> Program:
+        return Program(argv, environ)
 
     def _handle_read(self, sname: str) -> None:
         listener = _listener(self.worker)
@@ -126,13 +129,24 @@ class _ArgvClient(_BoundedClient, ExecClient):  # type: ignore[misc]
     def _build_cmd(self) -> tuple[Sequence[str], None]:
         return self.command, None
 
+    def _program(self, argv: Sequence[str], environ: Mapping[str, str] | None) -> Program:
+        return self.worker.begun or super()._program(argv, environ)
+
 
 class ArgvWorker(ExecWorker):  # type: ignore[misc]
-    """Runs one argv list for one node."""
+    """Runs one argv list for one node, or goes on with the program that was begun with it."""
 
     SHELL_CLASS = _ArgvClient
 
-    def __init__(self, node: str, handler: Listener, timeout_s: float, argv: Sequence[str]) -> None:
+    def __init__(
+        self,
+        node: str,
+        handler: Listener,
+        timeout_s: float,
+        argv: Sequence[str],
+        begun: Program | None = None,
+    ) -> None:
+        self.begun = begun
         # A tuple of words, where ClusterShell expects a text to look for `%hosts` in: a word that
         # is exactly that cannot be told from it, and no transport has such a word.
         super().__init__(node, handler, timeout_s, command=tuple(argv), stderr=True)

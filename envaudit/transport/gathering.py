@@ -21,7 +21,7 @@ from envaudit.transport.clockoffset import Measure, Timebase
 from envaudit.transport.conversation import Conversation, new_nonce
 from envaudit.transport.engine import new_task
 from envaudit.transport.interface import Progress, Request, Target, Transport, check_targets
-from envaudit.transport.pacing import spread_s, start_all
+from envaudit.transport.pacing import do_aside, spread_s, start_all
 from envaudit.transport.parcel import Parcel
 from envaudit.transport.tree import Relay, by_interpreter, draws_tree
 
@@ -36,9 +36,16 @@ _OTHER_FILES = 40
 
 
 def gather(
-    transport: Transport, targets: Sequence[Target], request: Request, progress: Progress | None = None
+    transport: Transport,
+    targets: Sequence[Target],
+    request: Request,
+    progress: Progress | None = None,
+    meanwhile: Sequence[Callable[[], object]] = (),
 ) -> Snapshot:
     """The fingerprints of all targets that answer, and for each other one why not.
+
+    `meanwhile` are short pieces of work for as long as the nodes are at work themselves; each is done
+    once, or not at all where the answers are there sooner.
 
     Raises:
         UsageError: no target, a name that is none, what the transport cannot use, or, for this
@@ -49,12 +56,12 @@ def gather(
     check_targets(targets)
     transport.check(targets)
     if request.every_node or len(targets) == 1:
-        return _ask(transport, targets, request, progress)
+        return _ask(transport, targets, request, progress, meanwhile=meanwhile)
     # Not for this machine alone, where the import would be a tenth of the work.
     from envaudit.transport.sharing import Sharing, first_round, later_round
 
     first = first_round(request, reader=targets[0].node)
-    sharing = Sharing(_ask(transport, targets, request, progress, request_of=first))
+    sharing = Sharing(_ask(transport, targets, request, progress, request_of=first, meanwhile=meanwhile))
     while readers := sharing.next_readers():
         chosen = [target for target in targets if target.node in readers]
         sharing.take(_ask(transport, chosen, later_round(request, sharing.sections)))
@@ -68,6 +75,7 @@ def _ask(
     progress: Progress | None = None,
     *,
     request_of: Callable[[str, bool], Request] | None = None,
+    meanwhile: Sequence[Callable[[], object]] = (),
 ) -> Snapshot:
     """One round; `request_of(node, through_tree)` is what a node is asked where they are not asked alike."""
     parcel = Parcel(compressed=transport.remote, checks=bool(_CHECKING & {*request.sections, *request.also}))
@@ -96,6 +104,7 @@ def _ask(
             _run_through_tree(task, transport, talks, request)
         else:
             task.timer(0.0, handler=parcel)
+            do_aside(task, meanwhile)
             _run(task, transport, talks, request)
     except TopologyError as error:
         raise UsageError("ClusterShell's topology.conf cannot be used", why=str(error)) from None

@@ -103,6 +103,15 @@ class Transport(ABC):
             NeededError: a program of the controller's own is missing.
         """
 
+    def begin(self, targets: Sequence[Target]) -> None:  # noqa: B027  most transports have nothing to begin
+        """Start ahead what needs no ClusterShell, whose import takes as long as an interpreter's start.
+
+        `start` goes on with it. What is begun ends with this process, whether or not it is used.
+
+        Raises:
+            UsageError, NeededError: as `check`.
+        """
+
     @abstractmethod
     def trial(self, target: Target) -> str:
         """A shell command by which the user can try the way to a node."""

@@ -9,6 +9,7 @@ from typing import Any
 from envaudit.errors import UsageError
 from envaudit.transport.boot import ARGUMENTS
 from envaudit.transport.interface import Target, Transport
+from envaudit.transport.program import Program
 
 
 class Local(Transport):
@@ -17,6 +18,9 @@ class Local(Transport):
     launch = "local"
     words = "local"
     remote = False
+
+    def __init__(self) -> None:
+        self._begun: dict[str, Program] = {}
 
     def check(self, targets: Sequence[Target]) -> None:
         """Refuse what would be read as an option or a home folder."""
@@ -27,6 +31,11 @@ class Local(Transport):
                     next_step="Give its absolute path.",
                 )
 
+    def begin(self, targets: Sequence[Target]) -> None:
+        """Start the interpreter; it waits for what it is to run."""
+        self.check(targets)
+        self._begun = {target.python: Program([target.python, *ARGUMENTS]) for target in targets[:1]}
+
     def trial(self, target: Target) -> str:
         """The interpreter's own version."""
         return f"{shlex.quote(target.python)} --version"
@@ -35,6 +44,7 @@ class Local(Transport):
         """Schedule the interpreter."""
         from envaudit.transport.engine import ArgvWorker
 
-        worker = ArgvWorker(nodes[0], handler, timeout_s, [python, *ARGUMENTS])
+        begun = self._begun.pop(python, None)
+        worker = ArgvWorker(nodes[0], handler, timeout_s, [python, *ARGUMENTS], begun)
         task.schedule(worker)
         return worker

@@ -18,6 +18,8 @@ AT_ONCE = 64
 # 65 nodes are spread over an eighth of a second, a thousand and more over two seconds.
 _APART_S = 0.002
 _LONGEST_S = 2.0
+# ClusterShell takes an interval of a millisecond for none.
+_ASIDE_S = 0.002
 
 
 def spread_s(count: int) -> float:
@@ -33,6 +35,13 @@ def start_all(task: Task, starts: Sequence[Callable[[], object]]) -> None:
             start()
         return
     task.timer(0.0, handler=_Pace(iter(starts)), interval=spread / len(starts))
+
+
+def do_aside(task: Task, pieces: Sequence[Callable[[], object]]) -> None:
+    """Do one piece after the other once the task runs, with a look at the nodes in between."""
+    if pieces:
+        # Nobody waits for what is left of it when the nodes are through.
+        task.timer(0.0, handler=_Pace(iter(pieces)), interval=_ASIDE_S, autoclose=True)
 
 
 class _Pace(EventHandler):  # type: ignore[misc]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from dataclasses import dataclass
 from typing import List, Tuple, Union
 
@@ -41,7 +43,7 @@ class Hand(Timebase):
 
 def hand() -> Hand:
     """At the beginning of time."""
-    return Hand("run", 0, [EPOCH_NS])
+    return Hand("run", 0, 0, [EPOCH_NS])
 
 
 def pong(time_ns: Union[int, str], word: bytes) -> bytes:
@@ -185,6 +187,34 @@ def test_setting_this_machines_clock_moves_nothing() -> None:
     timebase = Timebase("run", EPOCH_NS)
     before = timebase.now_ns()
     assert 0 <= timebase.now_ns() - before < 10**9
+
+
+@given(st.lists(st.integers(0, 2 * MS_NS), min_size=3, max_size=60))
+def test_start_put_aside_between_its_readings_stays_inside_its_bound(pauses: List[int]) -> None:
+    """Whatever passes between any two readings of the clocks, the truth is no further away than is said."""
+    pause = itertools.cycle(pauses)
+    passed = [0]
+
+    def reading(ahead_ns: int) -> int:
+        now_ns = passed[0] + ahead_ns
+        passed[0] += next(pause)
+        return now_ns
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: reading(EPOCH_NS))
+        patch.setattr(time, "monotonic_ns", lambda: reading(0))
+        timebase = Timebase.start()
+    assert abs(timebase.ahead_ns - EPOCH_NS) <= timebase.bound_ns
+    assert timebase.bound_ns <= max(pauses) + 1
+
+
+def test_bound_of_the_timebase_is_part_of_every_offset() -> None:
+    """All nodes of a run are held against it."""
+    base = Hand("run", 0, 700, [EPOCH_NS])
+    found = [noted(clock_of(), each, play([(50_000, 50_000)] * 3)) for each in (hand(), base)]
+    exact, wide = (offset_of(each) for each in found)
+    assert isinstance(exact, Offset)
+    assert Offset(exact.offset_ns, exact.bound_ns + 700) == wide
 
 
 def clock_of(**notes: object) -> Fingerprint:
