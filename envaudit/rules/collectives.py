@@ -233,8 +233,14 @@ def network_failed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def collectives_not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """One rank, a busy GPU, or a time that was over; incomplete where asked for by name or by the policy.
 
-    What the backend does not have is told as well: nothing is said about it.
+    What the backend does not have is told as well: nothing is said about it. A run of which nothing is left
+    is no pass.
     """
+    silent = _without_answer(evidence)
+    if silent:
+        yield Found(
+            "collectives: NOT TESTED (no answer tells of them)", silent, SECTION, severity="incomplete"
+        )
     for run in collective_runs(evidence.fingerprints):
         wanted = run.requested or SECTION in policy.require
         if run.ended.kind == NOT_TESTED and run.asked:
@@ -248,6 +254,18 @@ def collectives_not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found
                 SECTION,
                 _after(run),
                 hint="Give --total more time, or fewer --ops and --sizes.",
+                severity="incomplete",
+            )
+        elif (
+            run.ended.kind == DONE
+            and run.asked
+            and not any(case.status != "not_run" for case in run.cases.values())
+        ):
+            yield Found(
+                "collectives: NOT TESTED (none of those that were asked for was run)",
+                run.said_by,
+                SECTION,
+                hint="See what there is: envaudit check without --ops, --dtypes and --sizes.",
                 severity="incomplete",
             )
         lacking = _not_run(run, of_kind=True)
@@ -269,6 +287,18 @@ def collectives_not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found
                 (_some(names),),
                 severity="incomplete" if run.ended.kind == DONE else "",
             )
+
+
+def _without_answer(evidence: Evidence) -> Tuple[str, ...]:
+    """The nodes whose section is there and empty, while no run tells of a rank of theirs."""
+    if evidence.sections is None or SECTION not in evidence.sections:
+        return ()
+    told = {rank.node for run in collective_runs(evidence.fingerprints) for rank in run.ranks}
+    return tuple(
+        each.node
+        for each in evidence.fingerprints
+        if SECTION in each.sections and each.sections[SECTION].status == "absent" and each.node not in told
+    )
 
 
 def _ended(evidence: Evidence, kinds: Sequence[str], what: str) -> Iterator[Found]:

@@ -110,11 +110,14 @@ def not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     if evidence.sections is None or SECTION not in evidence.sections:
         return
     without: Dict[str, List[str]] = {}
+    told = {device.node for device in checked_devices(evidence.fingerprints)}
     for fingerprint in evidence.fingerprints:
         section = fingerprint.sections.get(SECTION)
         if section is not None and section.status == "absent":
             why = text_in(section.notes, "why") or "there is no torch"
             without.setdefault(why, []).append(fingerprint.node)
+        elif section_of(fingerprint) is not None and fingerprint.node not in told:
+            without.setdefault("its answer tells of no device", []).append(fingerprint.node)
     for why, names in without.items():
         yield Found("no kernel was run", tuple(names), SECTION, (why,))
     for (reason, cases), devices in not_run(evidence, of_kind=False).items():

@@ -9,8 +9,9 @@ import pytest
 from envaudit.checks.collectives.asked import Asked
 from envaudit.checks.collectives.result import own_result
 from envaudit.checks.collectives.supervising import of_one_rank
-from envaudit.model import Finding, Fingerprint
+from envaudit.model import Finding, Fingerprint, Section
 from envaudit.rules import Evidence, Policy, judge
+from tests.diff.nodes import fingerprint
 from tests.rules.collectiveruns import DDP, GATHER, NODES, SUM, ended, lost_hub, result, telling
 
 
@@ -153,6 +154,25 @@ def test_one_rank_is_told_and_incomplete_only_where_it_was_asked_for() -> None:
     assert "collectives: NOT TESTED (one rank has nobody to talk to)" == finding.message
     assert ["incomplete"] == [each.severity for each in findings(named)]
     assert ["incomplete"] == [each.severity for each in findings(plain, Policy(require=("collectives",)))]
+
+
+def test_run_in_which_no_collective_was_run_is_no_pass() -> None:
+    """None was there, or the backend has none of those that were asked for."""
+    nothing = result(cases={}, parameters=None)
+    (finding,) = findings(telling(nothing))
+    assert ("EA609", "incomplete", NODES) == (finding.rule, finding.severity, finding.nodes)
+    reason = "gloo of torch 2.13.0+cpu does not take it: Invalid scalar type"
+    row = {"status": "not_run", "wrong_ranks": [], "reason": reason}
+    lacking = result(cases={"all_reduce/sum/e4m3/1021+0": row}, parameters=None)
+    assert ["incomplete", "info"] == [each.severity for each in findings(telling(lacking))]
+
+
+def test_section_without_an_answer_is_no_pass_where_no_run_tells_of_that_node() -> None:
+    """What others say of a node's rank is evidence; where nobody says anything there is none."""
+    empty = fingerprint("node02", collectives=Section("collectives", 1, "absent", {}, {}))
+    assert [] == findings([*telling(result(), NODES[:1]), empty])
+    (finding,) = findings([empty])
+    assert ("EA609", "incomplete", ("node02",)) == (finding.rule, finding.severity, finding.nodes)
 
 
 def test_mtu_alone_does_not_miss_the_collectives() -> None:

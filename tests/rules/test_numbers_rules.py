@@ -68,6 +68,27 @@ def test_run_in_which_nothing_was_tried_is_no_pass(found: Dict[str, Outcome]) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({}, "no kernel was run"),
+        ({"usable": "ok", "device": "cuda", "count": 0, "each": {}}, "no kernel was run"),
+        ({"usable": ["ok"], "device": {}, "count": 1, "each": []}, "no operation was run"),
+        ({"usable": "ok", "device": None, "count": 1, "each": {"cases": {}}}, "no operation was run"),
+    ],
+)
+def test_answer_that_tells_of_no_operation_is_no_pass(facts: Dict[str, Any], message: str) -> None:
+    """Whatever the node says instead, beside a node on which all is well."""
+    nothing = fingerprint("node02", checks=Section("checks", 1, "ok", facts, {}))
+    (finding,) = findings(checked("node01"), nothing)
+    assert ("EA504", "incomplete", ("node02",), message) == (
+        finding.rule,
+        finding.severity,
+        finding.nodes,
+        finding.message,
+    )
+
+
 def test_name_that_no_operation_has_is_no_pass() -> None:
     """A misspelt one, beside one that ran; a family's name and a pattern are good."""
     plan = Plan(ops=("gem", "gemm", "gemm/*/spread", "repeatability/"))
