@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from envaudit.cli.progress import followed, shown_files, shown_operations, shown_progress
-from envaudit.cli.selection import choose_targets, choose_transport, selected_nodes, this_node
+from envaudit.cli.selection import choose_targets, choose_transport, selected_nodes
+from envaudit.cli.thisnode import this_node
 from envaudit.errors import UsageError
 from envaudit.model import Snapshot
 

@@ -9,8 +9,8 @@ from typing import Dict, Sequence, Tuple
 
 from envaudit.cli import references
 from envaudit.cli.comparing import Comparison, compare_loaded, labelled
-from envaudit.cli.judging import policy_of
 from envaudit.cli.loading import Loaded, load, open_store
+from envaudit.cli.policyof import policy_of
 from envaudit.cli.since import seen_before, with_since
 from envaudit.diff import PathFilter, compare_to_reference
 from envaudit.errors import UsageError

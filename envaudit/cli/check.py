@@ -17,7 +17,8 @@ from envaudit.cli.judging import judged
 from envaudit.cli.meetingplan import Arranged, arranged, arranged_here
 from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.seat import InBand, seat_of_environment
-from envaudit.cli.selection import add_node_options, selected_nodes, this_node
+from envaudit.cli.selection import add_node_options, selected_nodes
+from envaudit.cli.thisnode import this_node
 from envaudit.model import Missing, Snapshot
 from envaudit.model.checked import checked_devices
 from envaudit.model.collective import collective_runs

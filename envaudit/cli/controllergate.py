@@ -15,9 +15,10 @@ from envaudit._version import __version__
 from envaudit.cli import configuration, gatestages, goodbad
 from envaudit.cli.checkoptions import CheckAsk
 from envaudit.cli.clock import clocks_of
-from envaudit.cli.judging import Judged, judged, policy_of
+from envaudit.cli.judging import Judged, judged
 from envaudit.cli.loading import open_store
 from envaudit.cli.output import check_output_options, emit
+from envaudit.cli.policyof import policy_of
 from envaudit.cli.policywords import policy_lines
 from envaudit.cli.since import with_since
 from envaudit.errors import NeededError, UsageError

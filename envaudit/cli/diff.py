@@ -11,9 +11,10 @@ from envaudit._version import __version__
 from envaudit.cli import launched, references
 from envaudit.cli.baselines import compare_with, told_against_baseline
 from envaudit.cli.comparing import role_stages
-from envaudit.cli.judging import judged, policy_of, unexamined_stages
+from envaudit.cli.judging import judged, unexamined_stages
 from envaudit.cli.loading import Loaded, add_section_option, add_store_option, load
 from envaudit.cli.output import add_output_options, check_output_options, emit
+from envaudit.cli.policyof import policy_of
 from envaudit.cli.selection import add_transport_options
 from envaudit.diff import PathFilter
 from envaudit.errors import UsageError

@@ -11,7 +11,8 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from envaudit._version import __version__
 from envaudit.cli import asking, compiled
 from envaudit.cli.comparing import all_with_all
-from envaudit.cli.judging import judged, policy_of
+from envaudit.cli.judging import judged
+from envaudit.cli.policyof import policy_of
 from envaudit.diff import PathFilter, compare_to_reference
 from envaudit.errors import UsageError
 from envaudit.model import Drift, Fingerprint, Missing, Verdict, split_path

@@ -28,10 +28,10 @@ from envaudit.cli import asking, compiled, gatejudging
 from envaudit.cli.aside import Aside
 from envaudit.cli.checkoptions import CheckAsk, asked_by
 from envaudit.cli.gatemeeting import CHECK, CHECKED, READ, Attendant, Gathering, let_leave
-from envaudit.cli.judging import policy_of
 from envaudit.cli.output import check_output_options, emit
+from envaudit.cli.policyof import policy_of
 from envaudit.cli.seat import InBand
-from envaudit.cli.selection import this_node
+from envaudit.cli.thisnode import this_node
 from envaudit.control.client import HubLost
 from envaudit.control.hub import Hub, HubClosed
 from envaudit.control.meeting import Meeting

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import argparse
 
     from envaudit.model import Finding
+    from envaudit.rules import Rule
 
 # Faults of a GPU or its driver with which no job can run or compute right, and that somebody must
 # repair: fallen off the bus, waits for a reset, Xid of the hardware, no /dev/nvidia-uvm, kernel module
@@ -37,6 +38,8 @@ LINE_CHARACTERS = 120
 # until the first, its process until the second.
 SECTIONS_S, WORKER_S, WATCHDOG_S = 6.0, 6.8, 7.5
 
+# That a section could not be read, which is told, and which drains nobody that does not list it.
+_UNREAD = "EA902"
 _ANSWER_BYTES = 1 << 16
 _LOG_S = 1
 _GRACE_S = 0.3
@@ -133,21 +136,22 @@ def _judged(arguments: Sequence[str]) -> Outcome:
     Raises:
         EnvauditError: the policy or an option is wrong.
     """
-    from envaudit.cli import judging
-    from envaudit.cli.selection import this_node
-    from envaudit.rules import Evidence
-    from envaudit.rules.judging import judge
+    from envaudit.cli.policyof import policy_of
+    from envaudit.cli.thisnode import this_node
+    from envaudit.rules import Evidence, judge
+    from envaudit.rules.registry import rules_of
     from envaudit.transport.inband import read_here
 
     began = time.monotonic()
     options = _options(arguments)
     listed = _listed(options)
-    policy = judging.policy_of(options)
-    sections = _sections(listed)
+    policy = policy_of(options)
+    rules = rules_of((*listed, _UNREAD))
+    sections = _sections([rule for rule in rules if rule.id in listed])
     # The folder that a scheduler starts a prolog in is not the job's.
     found = read_here(this_node(), sections=sections, workdir="/", timeout_s=SECTIONS_S, launch="prolog")
     evidence = Evidence((found,), sections=tuple(sections), comparing=False, gate=True)
-    findings = judge(evidence, policy)
+    findings = judge(evidence, policy, rules=rules)
     faults = [each for each in findings if each.severity == "error" and each.rule in listed]
     if faults:
         return Outcome(_line(faults), drain=True)
@@ -195,12 +199,11 @@ def _listed(options: argparse.Namespace) -> Tuple[str, ...]:
     return settings.gate.prolog if said else DEFAULT_RULES
 
 
-def _sections(listed: Sequence[str]) -> List[str]:
+def _sections(listed: Sequence[Rule]) -> List[str]:
     """What the rules look at, as far as it is read by default."""
     from envaudit.probe.registry import section_names
-    from envaudit.rules import all_rules
 
-    wanted = {need for rule in all_rules() if rule.id in listed for need in rule.needs}
+    wanted = {need for rule in listed for need in rule.needs}
     return sorted(wanted.intersection(section_names()) or {"gpu"})
 
 

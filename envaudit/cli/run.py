@@ -14,7 +14,8 @@ from typing import Any
 from envaudit._version import __version__
 from envaudit.cli import asking, command, configuration, gate, launched
 from envaudit.cli.loading import open_store
-from envaudit.cli.selection import selected_nodes, this_node
+from envaudit.cli.selection import selected_nodes
+from envaudit.cli.thisnode import this_node
 from envaudit.errors import EXIT_PASS, EnvauditError, Interrupted, UsageError
 from envaudit.model import Snapshot
 from envaudit.model.nodeset import fold

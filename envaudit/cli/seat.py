@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple
 
-from envaudit.cli.selection import this_node
+from envaudit.cli.thisnode import this_node
 from envaudit.control.tokens import VARIABLE
 from envaudit.errors import UsageError
 from envaudit.model.codec import NODE_NAME

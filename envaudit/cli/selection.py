@@ -9,6 +9,7 @@ import shutil
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.cli import references
+from envaudit.cli.thisnode import this_node
 from envaudit.errors import InputError, NeededError, UsageError
 
 if TYPE_CHECKING:
@@ -126,12 +127,6 @@ def _all_nodes(configuration: Configuration) -> Tuple[str, ...]:
         "--all finds no nodes",
         next_step="Set hosts under [nodes] of envaudit.toml, or run inside a Slurm or PBS allocation.",
     )
-
-
-def this_node() -> str:
-    """The machine's name as a node name: the host name without its domain."""
-    name = re.sub(r"[^A-Za-z0-9_-]", "-", os.uname().nodename.split(".")[0])
-    return re.sub(r"\A-+", "", name)[:253] or "localhost"
 
 
 def choose_transport(

@@ -21,7 +21,8 @@ from envaudit.cli.reports import (
     read_lock_report,
     setting_of_node,
 )
-from envaudit.cli.selection import add_node_options, this_node
+from envaudit.cli.selection import add_node_options
+from envaudit.cli.thisnode import this_node
 from envaudit.diff import compare_to_reference
 from envaudit.errors import UsageError
 from envaudit.lock.expected import held_against

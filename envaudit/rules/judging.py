@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.model.finding import Finding
 from envaudit.rules import claiming, waivers, yielding
@@ -22,17 +22,26 @@ class Judgement(NamedTuple):
     waived: Tuple[Waived, ...]
 
 
-def judge(evidence: Evidence, policy: Policy = _DEFAULT) -> Tuple[Finding, ...]:
+def judge(
+    evidence: Evidence, policy: Policy = _DEFAULT, *, rules: Optional[Sequence[Rule]] = None
+) -> Tuple[Finding, ...]:
     """The findings of every rule that has what it needs, worst first, without what is waived.
 
     A rule whose sections no node has stays silent; that they are not there is for EA902 to say.
+
+    Args:
+        evidence: what is judged.
+        policy: what it is judged under.
+        rules: these alone; None for all.
     """
-    return judgement(evidence, policy).findings
+    return judgement(evidence, policy, rules=rules).findings
 
 
-def judgement(evidence: Evidence, policy: Policy = _DEFAULT) -> Judgement:
+def judgement(
+    evidence: Evidence, policy: Policy = _DEFAULT, *, rules: Optional[Sequence[Rule]] = None
+) -> Judgement:
     """The same, with what was waived."""
-    rules = all_rules()
+    rules = all_rules() if rules is None else rules
     dealt = claiming.deal(evidence, rules, policy)
     titles = {rule.id: rule.title for rule in rules}
     claims, taken = yielding.yield_to_lock(dealt, evidence.drifts, policy, titles)

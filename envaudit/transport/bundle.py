@@ -96,6 +96,7 @@ NODE_SIDE = (
             "main",
             "meetingplan",
             "output",
+            "policyof",
             "progress",
             "prolog",
             "references",
@@ -105,6 +106,7 @@ NODE_SIDE = (
             "show",
             "since",
             "snapshot",
+            "thisnode",
         )
     ),
 )

@@ -281,6 +281,29 @@ def test_prolog_takes_less_than_a_second_of_cpu(node: Node) -> None:
     assert took_s < 1
 
 
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda python: python.split("/")[-3])
+def test_prolog_imports_the_listed_rules_and_no_report(node: Node, python: str) -> None:
+    """Every job waits for it, and a zip keeps no bytecode: what is imported is compiled each time."""
+    names = _imported(node, python)
+    assert {"envaudit.rules.gpumemory", "envaudit.rules.evidence"} <= names
+    unwanted = ("envaudit.report", "envaudit.rules.nccl", "envaudit.rules.numbers", "envaudit.checks")
+    assert [] == sorted(name for name in names if name.startswith(unwanted))
+
+
+def _imported(node: Node, python: str) -> set[str]:
+    """The modules of the package that judging takes, in a process that can tell."""
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from envaudit.cli import prolog\n"
+        "prolog._judged(['--prolog'])\n"
+        "print(*[name for name in sys.modules if name.startswith('envaudit.')])"
+    )
+    said = subprocess.run(
+        [python, "-I", "-c", script, str(node.zip)], capture_output=True, text=True, check=True, timeout=30
+    )
+    return set(said.stdout.split())
+
+
 def _child_of(pid: int) -> int:
     """The process that the watchdog has made, once it has a session of its own."""
     deadline = time.monotonic() + 10

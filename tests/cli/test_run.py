@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from envaudit.cli import launched
-from envaudit.cli.selection import this_node
+from envaudit.cli.thisnode import this_node
 from tests.cli.conftest import Ended, Folder
 
 NODE = this_node()

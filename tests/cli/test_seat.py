@@ -8,7 +8,7 @@ from typing import Any, Dict
 import pytest
 
 from envaudit.cli.seat import DEFAULT_PORT, InBand, first_of, hub_address, local_ranks, seat_of_environment
-from envaudit.cli.selection import this_node
+from envaudit.cli.thisnode import this_node
 from envaudit.errors import UsageError
 
 TORCHRUN = {
