@@ -55,10 +55,10 @@ def yield_to_lock(
         left: List[Claim] = []
         for claim in claims:
             if rule_id == REST:
-                rest = tuple(drift for drift in claim.drifts if not _package_at(drift, told))
+                rest = tuple(drift for drift in claim.drifts if not _package_at((drift,), told))
                 left += [claim._replace(drifts=rest)] if rest else []
                 continue
-            package = next(filter(None, (_package_at(each, told) for each in _all(claim))), ())
+            package = _package_at(_all(claim), told)
             if not package:
                 left.append(claim)
                 continue
@@ -87,7 +87,20 @@ def _all(claim: Claim) -> Sequence[Drift]:
     return (*claim.drifts, *claim.following)
 
 
-def _package_at(drift: Drift, told: Mapping[Package, FrozenSet[str]]) -> Package:
-    """The package of which a lock tells the same of one of these nodes; empty for none."""
-    package = package_of(drift.path)
-    return package if not told.get(package, frozenset()).isdisjoint(drift.outliers) else ()
+def _package_at(drifts: Sequence[Drift], told: Mapping[Package, FrozenSet[str]]) -> Package:
+    """The package for which all of these nodes differ, as a lock tells; empty for none."""
+    for package in dict.fromkeys(package_of(drift.path) for drift in drifts):
+        wrong = told.get(package)
+        if wrong and all(_differs_by(drift, wrong) for drift in drifts):
+            return package
+    return ()
+
+
+def _differs_by(drift: Drift, wrong: FrozenSet[str]) -> bool:
+    """Whether it is these nodes that make the difference: without them all others are alike.
+
+    Where most nodes are not as locked, those that are stand apart, and are not to blame. What another node
+    has besides is a cause of its own.
+    """
+    known = [set(group.nodes) for group in drift.groups if group.state != "unknown"]
+    return any(nodes & wrong for nodes in known) and sum(bool(nodes - wrong) for nodes in known) <= 1

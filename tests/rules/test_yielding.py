@@ -68,6 +68,29 @@ def test_package_of_which_no_rule_speaks_is_told_by_the_lock_alone() -> None:
     assert ["EA203", "EA451"] == sorted(rules(found))
 
 
+def test_node_that_alone_is_as_locked_is_not_blamed_for_being_another() -> None:
+    """The lock knows which of them is right, however few they are."""
+    (found,) = judged([against_lock(f"{WHEEL}/version", OTHERS), *NCCL])
+    assert ("EA202", OTHERS) == (found.rule, found.nodes)
+
+
+def test_other_nccl_that_a_node_loads_is_told_beside_the_one_that_is_not_as_locked() -> None:
+    """That node's packages are as locked: what it loads in their stead has a cause of its own."""
+    groups = (Group("2.27.7", OTHERS), Group("2.26.2", (ODD,)), Group("2.25.1", ("node04",)))
+    loaded = Drift("libraries/nccl/version", "changed", groups, OTHERS, "majority 2/4")
+    found = judged([LOCKED, loaded, between(f"{WHEEL}/version")])
+    assert [("EA202", (ODD,)), ("EA214", (ODD, "node04"))] == sorted((one.rule, one.nodes) for one in found)
+
+
+def test_build_that_a_lock_does_not_know_is_told_of_a_node_that_has_the_locked_version() -> None:
+    """A lock of versions alone says nothing of it."""
+    path = "conda/packages/numpy"
+    groups = (Group("h0", OTHERS), Group("h1", (ODD,)), Group("h2", ("node04",)))
+    builds = Drift(f"{path}/build", "changed", groups, OTHERS, "majority 2/4")
+    found = judged([against_lock(f"{path}/version"), between(f"{path}/version"), builds])
+    assert {"node04"} <= {node for one in found for node in one.nodes}, found
+
+
 @pytest.mark.parametrize(
     "policy",
     [
