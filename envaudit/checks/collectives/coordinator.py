@@ -20,6 +20,7 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.checks.collectives import ending as endings
+from envaudit.checks.collectives import sound
 from envaudit.checks.collectives.comparing import compare, unknown
 from envaudit.checks.collectives.dealing import Here, Place, addresses, backend_of, deal
 from envaudit.checks.collectives.ending import Ending, Times, members_text
@@ -49,6 +50,7 @@ class Seated:
         self.here: Optional[Here] = None
         self.prepared = False
         self.door = 0
+        self.wanted = 0
         self.stores: List[int] = []
         self.tried: Optional[Dict[str, str]] = None
         self.cleared = 0
@@ -203,6 +205,7 @@ class Coordinator:
         """
         for index, count in stores.items():
             self.seated[index].stores = []
+            self.seated[index].wanted = count
             self.seated[index].door = 0
             self.hub.send(index, "col.door", {"host": self.addresses[index], "stores": count})
         self.await_all(
@@ -278,13 +281,19 @@ class Coordinator:
         elif kind == "col.prepared":
             seat.prepared = True
         elif kind == "col.door":
-            seat.door, seat.stores = int(body["port"]), [int(port) for port in body["stores"]]
+            stores = [sound.port(each) for each in body["stores"]]
+            if len(stores) < seat.wanted:
+                raise ValueError("fewer ports than were asked for")
+            seat.door, seat.stores = sound.port(body["port"]), stores
         elif kind == "col.tried":
-            seat.tried = {str(int(index)): str(why) for index, why in body["failed"].items()}
+            failed = body["failed"].items()
+            seat.tried = {str(int(index)): str(why)[: sound.TEXT_MAX] for index, why in failed}
         elif kind == "col.cleared":
             seat.cleared = int(body["round"])
         elif kind == "col.bye":
             seat.bye = True
+        elif kind == "col.unable":
+            self._lose(seat, str(body["why"])[: sound.TEXT_MAX])
         elif self.round is not None:
             self.round.take(kind, body, time.monotonic(), seat.ranks)
 

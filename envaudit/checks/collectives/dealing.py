@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
+from envaudit.checks.collectives import sound
 from envaudit.checks.collectives.comparing import Claim, is_loopback
 from envaudit.checks.collectives.layout import Layout
 
@@ -42,11 +43,14 @@ class Here(NamedTuple):
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Here:
         """Raises KeyError, TypeError, ValueError where a message is none."""
-        facts = row["facts"]
-        if not isinstance(facts, dict):
-            raise ValueError("facts that are no map")
         before_s = min(max(0, int(row["before_s"])), 24 * 3600)
-        return cls(Layout.from_json(row["layout"]), facts, before_s, str(row["own"]), str(row["hub"]))
+        return cls(
+            Layout.from_json(row["layout"]),
+            sound.facts(row["facts"]),
+            before_s,
+            sound.address(row["own"]),
+            sound.address(row["hub"]),
+        )
 
     def claim(self, node: str) -> Claim:
         """The same as it is compared."""

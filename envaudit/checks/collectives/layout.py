@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Mapping, NamedTuple, Tuple
 
+from envaudit.checks.collectives import sound
+
 
 class Layout(NamedTuple):
     """The ranks of one supervisor.
@@ -46,7 +48,7 @@ class Layout(NamedTuple):
             ranks=tuple(int(rank) for rank in row["ranks"]),
             world=int(row["world"]),
             local_rank=int(row["local_rank"]),
-            devices=tuple(str(device) for device in row["devices"]),
+            devices=tuple(sound.devices(row["devices"])),
         )
         if not 0 < made.local_ranks <= 1024 or not 0 <= made.world <= 1 << 20:
             raise ValueError("a layout out of bounds")

@@ -10,6 +10,7 @@ What it sends (see `coordinator.py` for what it is sent):
     col.progress  {"round", "at": {key: [heartbeat, entered, finished, name]}}
     col.said      {"round", "key", "lines": [...]}        what a worker told, in its own words
     col.gone      {"round", "key", "exit", "aborted", "stderr"}
+    col.unable    {"why"}                                 no port or descriptor is left here: it leaves
     col.cleared   {"round"}                               no worker of that round is left
     col.bye       {}                                      it has the result
 """
@@ -25,7 +26,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from envaudit.checks.collectives.ending import HUB_LOST
+from envaudit.checks.collectives.ending import HUB_LOST, LOST
 from envaudit.checks.collectives.layout import Layout, Limits
 from envaudit.checks.collectives.rendezvous import Door, Trial, free_ports, reach
 from envaudit.checks.collectives.result import own_result
@@ -101,6 +102,8 @@ class Member:
             return self._without_hub(f"the hub is gone: {' '.join(str(error).split())}")
         except _HubSilent as error:
             return self._without_hub(str(error))
+        except OSError as error:
+            return self._unable(error)
         finally:
             self._close()
 
@@ -123,8 +126,12 @@ class Member:
             elif key.data is not None:
                 self._workers.listen(key)
         for kind, body in self._client.poll(0):
-            if kind.startswith("col."):
+            if not kind.startswith("col."):
+                continue
+            try:
                 self._take(kind, body)
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+                raise _HubSilent(f"the hub says what no hub says ({kind})") from None
         self._client.beat()
         self._workers.report()
         if self._before is not None and self._before.over():
@@ -177,6 +184,15 @@ class Member:
             self._client.poll(0)
         except HubLost:
             pass  # it has what it came for
+
+    def _unable(self, error: OSError) -> Dict[str, Any]:
+        """The hub hears why this node leaves, while there is a connection to say it by."""
+        why = f"it has no socket or file left: {error.strerror or error}"
+        try:
+            self._send("col.unable", {"why": why})
+        except HubLost:
+            pass
+        return own_result(LOST, why)
 
     def _without_hub(self, text: str) -> Dict[str, Any]:
         return own_result(HUB_LOST, text, self._hub_node)

@@ -6,8 +6,9 @@ fed with members' messages and a time; nothing here waits.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from envaudit.checks.collectives import sound
 from envaudit.checks.collectives.ending import (
     IMPORTED,
     READY,
@@ -22,6 +23,7 @@ from envaudit.checks.collectives.ending import (
 
 _TEXT_MAX = 300
 _TAIL_MAX = 8192
+_DIGEST_MAX = 16
 
 
 class Round:
@@ -29,8 +31,9 @@ class Round:
 
     Args:
         number: of this launch in the run; what members say of another one is passed over.
-        groups: the ranks of each process group.
+        groups: the ranks of each process group, all of one size.
         nodes: of each rank.
+        items: the collectives that are asked for.
         now: when it was ordered.
 
     Attributes:
@@ -44,10 +47,17 @@ class Round:
     """
 
     def __init__(
-        self, number: int, groups: Sequence[Sequence[int]], nodes: Mapping[int, str], now: float
+        self,
+        number: int,
+        groups: Sequence[Sequence[int]],
+        nodes: Mapping[int, str],
+        items: AbstractSet[str],
+        now: float,
     ) -> None:
         self.number = number
         self.groups = [tuple(group) for group in groups]
+        self._items = items
+        self._world = len(self.groups[0])
         self.outcomes: Dict[int, Dict[str, Dict[str, Any]]] = {}
         self.devices: Dict[int, Dict[str, Any]] = {}
         self.matrix: Dict[int, Any] = {}
@@ -159,18 +169,19 @@ class Round:
     def _said(self, key: int, line: Mapping[str, Any], now: float) -> None:
         sight = self._sights[key]
         if "device" in line:
-            self.devices[key] = dict(line["device"])
+            self.devices[key] = sound.device(line["device"])
             self.import_s = max(self.import_s, now - self._began)
             sight = sight._replace(entered=max(sight.entered, IMPORTED), moved_at=now)
         if "ready" in line:
             self.ready_ms[key] = int(line["ready"])
             sight = sight._replace(entered=max(sight.entered, READY), moved_at=now)
         for outcome in [*line.get("outcomes", ()), *([line["outcome"]] if "outcome" in line else ())]:
-            self.outcomes.setdefault(key, {})[str(outcome["item"])] = dict(outcome)
+            told = sound.outcome(outcome, self._items, self._world)
+            self.outcomes.setdefault(key, {})[told["item"]] = told
         if "matrix" in line:
-            self.matrix[key] = line["matrix"]
+            self.matrix[key] = sound.matrix(line["matrix"], self._world)
         if "parameters" in line:
-            self.parameters[key] = str(line["parameters"])
+            self.parameters[key] = str(line["parameters"])[:_DIGEST_MAX]
         if "error" in line:
             sight = sight._replace(error=str(line["error"])[:_TEXT_MAX])
         if "end" in line:

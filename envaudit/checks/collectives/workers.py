@@ -145,6 +145,8 @@ class Workers:
             worker.progress = [said.get(name) for name in ("heartbeat", "entered", "finished", "at")]
             worker.moved = True
             return
+        if len(json.dumps(said)) > _LINES_BYTES:
+            raise NotItsLines(f"its worker said more than {_LINES_BYTES >> 10} KiB in one line")
         worker.lines.append(said)
         if "end" in said or "error" in said:
             worker.through = "end" in said

@@ -16,6 +16,7 @@ from envaudit.control.client import Client, connect
 from envaudit.control.hub import Hub
 from envaudit.control.listening import listen
 
+ADDRESSES = {"before_s": 0, "own": "127.0.0.1", "hub": "127.0.0.1"}
 LIMITS = Limits(join_s=2.0, start_s=5.0, stall_s=1.5, total_s=10.0, door_s=0.5)
 
 
@@ -96,7 +97,12 @@ def pair() -> Iterator[Pair]:
         ("col.here", None),
         ("col.here", {"facts": [], "layout": {}, "before_s": 0}),
         ("col.here", {"facts": {}, "layout": {**Layout().to_json(), "local_ranks": 10**9}, "before_s": 0}),
+        ("col.here", {"facts": {"gpus": 5}, "layout": Layout(devices=("cuda:0",)).to_json(), **ADDRESSES}),
+        ("col.here", {"facts": {}, "layout": {**Layout().to_json(), "devices": ["cuda:x"]}, **ADDRESSES}),
+        ("col.here", {"facts": {}, "layout": Layout().to_json(), **ADDRESSES, "own": "a host\0"}),
         ("col.door", {"port": "x", "stores": 3}),
+        ("col.door", {"port": 65536, "stores": []}),
+        ("col.unable", {}),
         ("col.tried", {"failed": [1]}),
     ],
 )
@@ -133,8 +139,8 @@ def test_member_that_falls_silent_before_any_worker_is_named(pair: Pair) -> None
     assert ("silent", ["n1"]) == (pair.result["ended"]["kind"], pair.result["ended"]["nodes"])
 
 
-def test_member_that_speaks_of_a_rank_that_is_not_its_own_is_lost(pair: Pair) -> None:
-    """Its word would end another node's run."""
+def launched_at(pair: Pair) -> Any:
+    """Goes as far as the launch of workers; the order to the second member."""
     for index in range(2):
         pair.here(index)
     for index in range(2):
@@ -149,7 +155,46 @@ def test_member_that_speaks_of_a_rank_that_is_not_its_own_is_lost(pair: Pair) ->
             for index in range(2):
                 pair.until(index, "col.try")
                 pair.clients[index].send("col.tried", {"failed": {}})
-    launched = pair.until(1, "col.launch")
+    return pair.until(1, "col.launch")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"outcomes": [{"item": "barrier", "status": "ok"}]},
+        {"outcomes": [{"item": {}, "status": "wrong"}]},
+        {"outcomes": 7},
+        {"matrix": {"wrong": {"x": 1}, "compared": 1}},
+        {"matrix": [1]},
+        {"device": "cpu"},
+        {"ready": "soon"},
+    ],
+)
+def test_member_whose_worker_tells_what_none_tells_is_lost(pair: Pair, line: Any) -> None:
+    """What the hub cannot reckon with ends with its name, not with the hub."""
+    launched = launched_at(pair)
+    pair.clients[1].send("col.said", {"round": launched["round"], "key": 1, "lines": [line]})
+    pair.go_on(4)
+    pair.thread.join(5)
+    ended = pair.result["ended"]
+    assert ("lost", [1], ["n1"]) == (ended["kind"], ended["ranks"], ended["nodes"])
+
+
+def test_member_that_has_no_port_left_is_named_with_its_reason(pair: Pair) -> None:
+    """It says why it leaves."""
+    pair.here(0)
+    pair.here(1)
+    pair.until(1, "col.go")
+    pair.clients[1].send("col.unable", {"why": "it has no socket or file left: Too many open files"})
+    pair.go_on(4)
+    ended = pair.result["ended"]
+    assert ("lost", ["n1"]) == (ended["kind"], ended["nodes"])
+    assert "Too many open files" in ended["text"]
+
+
+def test_member_that_speaks_of_a_rank_that_is_not_its_own_is_lost(pair: Pair) -> None:
+    """Its word would end another node's run."""
+    launched = launched_at(pair)
     gone = {"round": launched["round"], "key": 0, "exit": "ended", "aborted": False, "stderr": ""}
     pair.clients[1].send("col.gone", gone)
     pair.go_on(4)
