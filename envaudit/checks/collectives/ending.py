@@ -30,6 +30,9 @@ STARTING = -2
 IMPORTED = -1
 READY = 0
 
+# What a rank says that has no torch (`rank.py`). Where all say so there is nothing to test.
+NO_TORCH = "torch is not installed there"
+
 # How long after the first loud sign others are waited for: which of two ranks died first is told by what
 # arrives within this time, not by what arrives first.
 SETTLE_S = 0.5
@@ -128,11 +131,13 @@ def judge(sights: Sequence[Sight], now: float, times: Times) -> Optional[Ending]
     """
     found = (
         _ended(sights)
-        or _own_exception(sights)
+        or _own_exception(sights, now, times)
         or _silent(sights, now, times)
         or _standing(sights, now, times)
     )
-    return None if found is None else _with_victims(found, sights)
+    if found is None or found.kind == NOT_TESTED:
+        return found
+    return _with_victims(found, sights)
 
 
 def loud(sights: Sequence[Sight]) -> bool:
@@ -162,10 +167,17 @@ def _ended(sights: Sequence[Sight]) -> Optional[Ending]:
     return _ending(EXIT, own, f"{first.exit} {_place(first)}")
 
 
-def _own_exception(sights: Sequence[Sight]) -> Optional[Ending]:
+def _own_exception(sights: Sequence[Sight], now: float, times: Times) -> Optional[Ending]:
     own = [sight for sight in sights if sight.error and not of_peer(sight.error)]
     if not own:
         return None
+    if all(sight.error == NO_TORCH for sight in own):
+        if len(own) == len(sights):
+            return _ending(NOT_TESTED, own, NO_TORCH)._replace(ranks=())
+        open_still = [sight for sight in sights if sight not in own and sight.entered == STARTING]
+        if any(now - sight.moved_at <= times.start_s for sight in open_still):
+            # Whether torch is there is soon known of all, and decides whose lack it is.
+            return None
     return _ending(ERROR, own, f"{own[0].error} {_place(own[0])}")
 
 

@@ -36,6 +36,7 @@ from envaudit.checks import readiness
 from envaudit.checks.collectives import items as names
 from envaudit.checks.collectives.abilities import Abilities, Disagreement
 from envaudit.checks.collectives.calls import Call, Scene, call_of, seed_of
+from envaudit.checks.collectives.ending import NO_TORCH
 from envaudit.checks.collectives.evidence import Evidence, evidence_of
 from envaudit.checks.collectives.items import CollectivePlan, Item, items
 from envaudit.checks.counterhash import digest
@@ -148,7 +149,7 @@ def main() -> None:
         code = 0
     except ModuleNotFoundError as error:
         progress.flush()
-        missing = "torch is not installed there" if error.name == "torch" else str(error)
+        missing = NO_TORCH if error.name == "torch" else str(error)
         say({"error": missing})
         code = CONTEXT_LOST
     except (readiness.Unusable, Disagreement) as error:

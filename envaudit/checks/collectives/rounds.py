@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from envaudit.checks.collectives import ending as endings
 from envaudit.checks.collectives import figures, naming, pairs
-from envaudit.checks.collectives.dealing import interface_of, task_of
+from envaudit.checks.collectives.dealing import NCCL, interface_of, task_of
 from envaudit.checks.collectives.ending import Ending, Times
-from envaudit.checks.collectives.items import CollectivePlan, narrowed
+from envaudit.checks.collectives.items import CollectivePlan, items, narrowed
 from envaudit.checks.collectives.result import cases, parameters_of, rank_rows
 from envaudit.checks.collectives.watching import Round
 
@@ -91,7 +91,8 @@ class Rounds:
                 assert here is not None
                 task = task_of(place, len(group), number, store, common, interface_of(here, alone))
                 tasks.setdefault(place.owner, []).append([rank, task])
-        now = run.round = Round(self._number, groups, self._nodes, time.monotonic())
+        asked = {item.name for item in items(plan, run.backend, len(groups[0]), run.backend == NCCL)}
+        now = run.round = Round(self._number, groups, self._nodes, asked, time.monotonic())
         every_ms = max(_EVERY_MS, len(run.seated))
         for index, each in tasks.items():
             order = {"round": self._number, "seconds": left_s + _ALARM_S, "every_ms": every_ms, "tasks": each}
@@ -154,12 +155,13 @@ class Rounds:
         try:
             # Two ranks are one pair, and nothing tells one from the other.
             if world > 2 and wrong:
-                matrices = self._launch([range(world)], MATRIX, self._run.plan).matrix
+                matrices = _whole(self._launch([range(world)], MATRIX, self._run.plan).matrix, world)
             if world > 2:
                 self._run_pairs(narrowed(self._run.plan, wrong))
         except Stopped:
             pass  # a node is gone meanwhile
-        suspects = naming.name_culprits(world, main.outcomes, matrices, self._pairs, self._nodes)
+        told = _told_by_all(main.outcomes, world)
+        suspects = naming.name_culprits(world, told, matrices, self._pairs, self._nodes)
         result["suspects"] = [self._suspect(each) for each in suspects]
 
     def _run_pairs(self, plan: CollectivePlan) -> None:
@@ -172,7 +174,10 @@ class Rounds:
                 return
             now = self._launch([list(pair) for pair in matched], PAIR, plan)
             for place, pair in enumerate(matched):
-                self._pairs[pair] = _pair_result(now, place)
+                ending = now.endings[place]
+                if ending is None or ending.kind != endings.DEADLINE:
+                    # What the deadline cut off says nothing of its two ranks.
+                    self._pairs[pair] = _pair_result(now, place)
 
     def _suspect(self, suspect: naming.Suspect) -> Dict[str, Any]:
         row = dict(suspect._asdict())
@@ -190,6 +195,21 @@ def _pair_result(now: Round, place: int) -> pairs.PairResult:
     group = now.groups[place]
     outcomes = {rank: now.outcomes.get(rank, {}) for rank in group}
     return pairs.result_of(group, outcomes, now.endings[place] is None)
+
+
+def _whole(matrix: Mapping[int, Any], world: int) -> Mapping[int, Any]:
+    """A matrix with a row of every rank: in a part of one, a bad sender looks like a bad link."""
+    return matrix if len(matrix) == world else {}
+
+
+def _told_by_all(
+    outcomes: Mapping[int, Mapping[str, Mapping[str, Any]]], world: int
+) -> Dict[int, Dict[str, Mapping[str, Any]]]:
+    """The collectives of which every rank has told what came out, for the same reason."""
+    common = set.intersection(*(set(outcomes.get(rank, ())) for rank in range(world)))
+    return {
+        rank: {name: row for name, row in rows.items() if name in common} for rank, rows in outcomes.items()
+    }
 
 
 def _with_suspects(ending: Optional[Ending], suspects: Sequence[Mapping[str, Any]]) -> Optional[Ending]:

@@ -8,6 +8,7 @@ import pytest
 
 from envaudit.checks.collectives.ending import (
     IMPORTED,
+    NO_TORCH,
     STARTING,
     Ending,
     Sight,
@@ -80,6 +81,24 @@ def test_exception_of_its_own_comes_before_those_about_peers() -> None:
     """Two ranks may have one each."""
     errors = [sight(0, error=PEER), sight(1, error="ValueError: no"), sight(2, error="ValueError: no")]
     assert ("error", (1, 2), (0,)) == named(*errors)
+
+
+def starting(rank: int, **seen: Any) -> Sight:
+    """A rank whose process is there and has said nothing of torch yet."""
+    return sight(rank, **{"entered": STARTING, "finished": 0, "at": "torch", "heard_at": 0.0, **seen})
+
+
+def test_torch_that_no_rank_has_is_nothing_to_test_and_nobody_s_fault() -> None:
+    """As kernels that cannot run."""
+    assert ("not_tested", (), ()) == named(*(starting(rank, error=NO_TORCH) for rank in range(3)))
+
+
+def test_torch_that_one_rank_lacks_is_its_error_once_the_others_have_it() -> None:
+    """Until they have told whether they have it, and no longer than their start may take."""
+    lacking = starting(1, error=NO_TORCH)
+    assert named(starting(0), lacking) is None
+    assert ("error", (1,), (0,)) == named(starting(0, entered=IMPORTED), lacking)
+    assert ("error", (1,), (0,)) == named(starting(0, moved_at=NOW - 61), lacking)
 
 
 def test_heartbeat_that_stopped_is_silence() -> None:
