@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from dataclasses import replace
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.model import Fingerprint
 from envaudit.model.nodeset import fold
-from envaudit.probe.secrets import SECRET, clean, is_secret_name
 
 # The section, and the key among its notes.
 HOLDER, NOTE = "host", "run"
 
 _JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "K8S_JOB_NAME")
 _WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-_MAX_COMMAND = 4096
 _MAX_WORLD = 1 << 20
 _NUMBER = re.compile(r"\d{1,9}\Z", re.ASCII)
 # Options of launchers that say how many ranks there are; those of torchrun are multiplied.
@@ -99,27 +96,6 @@ def _value(value: object) -> str:
 
 def _digest(value: object) -> str:
     return f"sha256:{str(value)[:12]}" if value else "not there"
-
-
-def clean_command(argv: Sequence[str]) -> str:
-    """A command line without what looks like a secret, in one text that a shell would take."""
-    words: List[str] = []
-    hide = False
-    for word in argv:
-        # The value of `--api-key VALUE`; `--max-tokens 512` is none.
-        words.append(
-            SECRET if hide and not _NUMBER.match(word) and not word.startswith("-") else _clean(word)
-        )
-        hide = word.startswith("-") and "=" not in word and is_secret_name(word)
-    text = shlex.join(words)
-    return text if len(text) <= _MAX_COMMAND else f"{text[:_MAX_COMMAND]}..."
-
-
-def _clean(word: str) -> str:
-    name, equals, value = word.partition("=")
-    if equals and value and is_secret_name(name) and not _NUMBER.match(value):
-        return f"{name}={SECRET}"
-    return clean(word)
 
 
 def job_of(environ: Mapping[str, str]) -> Optional[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from envaudit._version import __version__
 from envaudit.cli import asking, command, configuration, gate, launched
+from envaudit.cli.commandline import clean_command
 from envaudit.cli.loading import open_store
 from envaudit.cli.selection import selected_nodes
 from envaudit.cli.thisnode import this_node
@@ -141,7 +142,7 @@ def _record(options: argparse.Namespace) -> dict[str, Any]:
         if path:
             digests.setdefault(os.path.relpath(path), _sha256(path))
     return {
-        "command": launched.clean_command(options.argv),
+        "command": clean_command(options.argv),
         "started_at": time.strftime(_TIME, time.gmtime()),
         "job": launched.job_of(os.environ),
         "world_size": launched.world_of(options.argv, os.environ),
@@ -149,7 +150,7 @@ def _record(options: argparse.Namespace) -> dict[str, Any]:
         "dirty": git.get("dirty"),
         "files": digests,
         "policy": {file.path: file.sha256 for file in settings.policy},
-        "on": this_node(),
+        "host": this_node(),
     }
 
 

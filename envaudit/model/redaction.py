@@ -79,6 +79,10 @@ _OWN_WORDS = {
     ("host", "kernel_arguments", "notes"): "text",
     ("conda", "history"): "text",
 }
+# What ran before a snapshot was taken (see `cli.launched`): its command is in its owner's own words.
+_RUN = ("host", "run")
+# Tables whose keys are files, named from anywhere.
+_FILE_TABLES = frozenset([("git", "files"), (*_RUN, "files"), (*_RUN, "policy")])
 # Where a text came from, and that is a word of this program.
 _OWN_SOURCES = frozenset([("gpu", "source"), ("gpu", "compute_capability_source")])
 # Variables that hold files and folders, which may be written without a slash.
@@ -205,6 +209,8 @@ class _Redaction:
         own = _OWN_WORDS.get((section, *path[:1])) or (
             _OWN_WORDS.get((section, *path[:1], "notes")) if notes else None
         )
+        if notes and (section, *path) == (*_RUN, "command"):
+            own = "text"
         kind = own or kind_of(path[-1]) if path else None
         if (section, *path[-1:]) in _OWN_SOURCES:
             kind = None
@@ -243,7 +249,7 @@ class _Redaction:
         )
 
     def _key(self, section: str, path: Tuple[str, ...], key: str) -> str:
-        if (section, *path[:1]) == ("git", "files"):
+        if (section, *path) in _FILE_TABLES:
             stem, dot, kind = key.rpartition(".")
             return f"{self._pseudonyms.of('dir', stem)}.{kind}" if dot else self._pseudonyms.of("dir", key)
         return self._scrubber.text(key)

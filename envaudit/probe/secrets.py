@@ -34,12 +34,21 @@ _TOKEN = re.compile(
     r"|-----BEGIN[ A-Z]*PRIVATE KEY-----.*?(?:-----END[ A-Z]*PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
-_NAME = r"token(?!iz)|secret|passw(?:or)?d|passphrase|credential|(?:api|access)_?key|auth(?!or)|signature"
+_NAME = r"token(?!iz)|secret|passw(?:or)?d|passphrase|credential|(?:api|access)[_-]?key|auth(?!or)|signature"
+# In JSON, in Python or in a shell's words, name and value may stand in quotes, and these behind backslashes.
+_QUOTE = r"\\{0,3}['\"]"
+_VALUE = rf"\"[^\"\n]{{1,512}}\"|'[^'\n]{{1,512}}'|(?:{_QUOTE})?[^\s&;,'\"\\]+"
 # Bounded, so that no text, however it repeats, takes long.
 _ASSIGNED = re.compile(
-    rf"(?<![/\w.-])(?P<name>[\w.-]{{0,64}}(?:{_NAME})[\w.-]{{0,64}}\s{{0,8}}[=:]\s{{0,8}}"
-    rf"|--[\w-]{{0,64}}(?:{_NAME})[\w-]{{0,64}}\s{{1,8}})"
-    r"(?P<value>[^\s&;,'\"]+)",
+    rf"(?<![/\w.-])(?P<name>[\w.-]{{0,64}}(?:{_NAME})[\w.-]{{0,64}}(?:{_QUOTE}\]?)?\s{{0,8}}[=:]\s{{0,8}}"
+    rf"|--[\w-]{{0,64}}(?:{_NAME})[\w-]{{0,64}}\s{{1,8}}|(?<=[?&])sig=)"
+    rf"(?P<value>{_VALUE})",
+    re.IGNORECASE,
+)
+# RFC 9110, 11.6.2, and RFC 6265, 4.2: what stands behind `Authorization:` and `Cookie:`.
+_AUTHORIZATION = re.compile(
+    rf"(?P<scheme>\bAuthorization(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?(?:\w{{1,16}}\s{{1,8}})?"
+    r"|\bBearer\s{1,8}(?=\S{16})|\bCookie:\s{0,8})(?P<value>[^\s'\"]{4,})",
     re.IGNORECASE,
 )
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<rest>[^\s'\"<>]*)")
@@ -56,6 +65,7 @@ def clean(text: str) -> str:
     if "://" in text:
         text = _URL.sub(_clean_match, text)
     text = _TOKEN.sub(SECRET, text)
+    text = _AUTHORIZATION.sub(lambda match: match["scheme"] + SECRET, text)
     return _ASSIGNED.sub(lambda match: match["name"] + SECRET, text)
 
 

@@ -199,26 +199,6 @@ def test_run_refuses_options_that_are_none_of_its_own(folder: Folder) -> None:
     assert 2 == folder.run("run").code
 
 
-def test_clean_command_hides_secrets_and_keeps_numbers() -> None:
-    """`--max-tokens` is no secret, an API key is one however it is given."""
-    argv = [
-        "train.py",
-        "--api-key",
-        "abc",
-        "--max-tokens",
-        "512",
-        "WANDB_API_KEY=xyz",
-        "--password=pw",
-        "--lr",
-        "1",
-    ]
-    text = launched.clean_command([*argv, "https://user:pw@example.org/x"])
-    assert text == (
-        "train.py --api-key '<secret>' --max-tokens 512 'WANDB_API_KEY=<secret>' "
-        "'--password=<secret>' --lr 1 https://example.org/x"
-    )
-
-
 @pytest.mark.parametrize(
     ("argv", "variables", "ranks"),
     [
@@ -236,3 +216,18 @@ def test_world_of_a_launch_is_what_its_launcher_says(
 ) -> None:
     """By options before variables; not known is None."""
     assert ranks == launched.world_of(argv, variables)
+
+
+def test_run_shown_redacted_names_neither_people_nor_places(folder: Folder) -> None:
+    """A command line, its files and the machine that it was given on are what people name as they like."""
+    (folder.path / "policy-mammoth.toml").write_text('[gate]\nfail-on = "error"\n')
+    (folder.path / "environment.yml").write_text("name: mammoth\ndependencies: [python]\n")
+    words = ("-c", "pass", "mammoth/train.py", "--user", "mammoth-user", "--out", "s3://mammoth/x")
+    folder.run("run", *GATE, "--policy", "policy-mammoth.toml", "--", sys.executable, *words)
+    shown = folder.run("show", f"{NODE}@good", "--redact", "--format", "json").out
+    (facts,) = json.loads(shown)["facts"].values()
+    found = facts["sections"]["host"]["notes"]["run"]
+    assert "mammoth" not in shown
+    assert NODE not in json.dumps(found).split('"')
+    assert (0, "node-1") == (found["exit_code"], found["host"])
+    assert 1 == len(found["policy"])

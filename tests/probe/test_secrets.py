@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import time
 
@@ -13,9 +14,10 @@ from envaudit.probe.context import Context
 from envaudit.probe.secrets import clean, clean_url, is_secret_name
 from envaudit.probe.sections import conda, env, packages
 
-# What a credential is made of. Percent signs are there since passwords in URLs are escaped.
+# What a credential is made of. Percent signs are there since passwords in URLs are escaped. No name of a
+# variable: hypothesis tries the words of the source too, and a name is shown.
 _SECRETS = st.text(string.ascii_letters + string.digits + "-_~%.!$", min_size=12, max_size=40).filter(
-    lambda text: len(set(text)) > 6
+    lambda text: len(set(text)) > 6 and not re.fullmatch(r"[A-Z_]+", text)
 )
 
 
@@ -35,6 +37,15 @@ _SECRETS = st.text(string.ascii_letters + string.digits + "-_~%.!$", min_size=12
         ("inst.password=hunter2 quiet", "inst.password=<secret> quiet"),
         ("https://host/x?api_key=abc&v=1", "https://host/x?api_key=<secret>&v=1"),
         ("eyJhbGciOiJI.eyJzdWIiOiIx.sig", "<secret>"),
+        ("-H Authorization: Bearer Zq9xW3vB7n", "-H Authorization: Bearer <secret>"),
+        ("Cookie: session=Zq9xW3vB7n", "Cookie: <secret>"),
+        ("X-Api-Key: Zq9xW3vB7n", "X-Api-Key: <secret>"),
+        ('{"api_key": "Zq9xW3vB7n", "a": 1}', '{"api_key": <secret>, "a": 1}'),
+        ("os.environ['HF_TOKEN'] = 'Zq9x W3'", "os.environ['HF_TOKEN'] = <secret>"),
+        ("--password 'Zq9x W3vB7n' --lr 1", "--password <secret> --lr 1"),
+        ("https://host/x?sig=Zq9xW3vB7n&a=1", "https://host/x?sig=<secret>&a=1"),
+        ("the basic training, bearer of news", "the basic training, bearer of news"),
+        ("design=3&a", "design=3&a"),
         ("/opt/munge-auth:/usr/lib", "/opt/munge-auth:/usr/lib"),
         ("tokenizers=0.15", "tokenizers=0.15"),
         ("/usr/local/cuda-12.1/lib64:/opt/nccl/lib", "/usr/local/cuda-12.1/lib64:/opt/nccl/lib"),
