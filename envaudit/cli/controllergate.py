@@ -21,7 +21,7 @@ from envaudit.cli.output import check_output_options, emit
 from envaudit.cli.policyof import policy_of
 from envaudit.cli.policywords import policy_lines
 from envaudit.cli.since import with_since
-from envaudit.errors import NeededError, UsageError
+from envaudit.errors import UsageError
 from envaudit.model import Finding, Fingerprint, Snapshot, Verdict
 from envaudit.model.checked import checked_devices
 from envaudit.model.codec import SECTION_SCHEMAS
@@ -32,7 +32,7 @@ from envaudit.report.lines import plain_text
 from envaudit.report.screen import printable
 from envaudit.report.summary import verdict_lines
 from envaudit.rules import Evidence, all_rules
-from envaudit.store import atomic_write
+from envaudit.store import discard
 
 Tell = Callable[[Stage], None]
 
@@ -51,16 +51,15 @@ class Gated(NamedTuple):
 
 def execute(options: argparse.Namespace) -> int:
     """Look, judge, report; write what the options ask for."""
-    check_output_options(options)
-    _check_files(options)
+    _make_way(options)
     gated = run_gate(options, _told)
-    for path, nodes in ((options.good_nodes, gated.nodes.good), (options.bad_nodes, gated.nodes.bad)):
-        if path:
-            atomic_write(path, goodbad.node_set_text(nodes))
-    if options.verdict_file:
-        last = plain_text(verdict_lines(gated.report)[-1])
-        atomic_write(options.verdict_file, f"{last}\n".encode("utf-8", "backslashreplace"))
-    emit(gated.report, options)
+    last = plain_text(verdict_lines(gated.report)[-1])
+    files = (
+        (options.good_nodes, goodbad.node_set_text(gated.nodes.good)),
+        (options.bad_nodes, goodbad.node_set_text(gated.nodes.bad)),
+        (options.verdict_file, f"{last}\n".encode("utf-8", "backslashreplace")),
+    )
+    emit(gated.report, options, [(path, data) for path, data in files if path])
     return gated.report.verdict.exit_code
 
 
@@ -301,16 +300,20 @@ def _check_require(names: list[str]) -> None:
             )
 
 
-def _check_files(options: argparse.Namespace) -> None:
-    """Refuse a file that cannot be written before any node is asked."""
-    paths = [options.good_nodes, options.bad_nodes, options.verdict_file]
-    named = [os.path.realpath(path) for path in paths if path]
-    if len(set(named)) < len(named):
-        raise UsageError("one file cannot hold two of --good-nodes, --bad-nodes and --verdict-file")
-    for path in named:
-        folder = os.path.dirname(path)
-        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-            raise NeededError("is no folder that can be written", where=folder)
+def _make_way(options: argparse.Namespace) -> None:
+    """Refuse a file that cannot be written before any node is asked, and remove what an earlier gate said.
+
+    Who reads such a file after a gate that was killed must not find another one's answer.
+    """
+    paths = [path for path in (options.good_nodes, options.bad_nodes, options.verdict_file) if path]
+    check_output_options(options, paths)
+    read = (options.lock, options.hostfile, options.policy, options.config)
+    taken = {os.path.realpath(path) for path in read if path}
+    for path in paths:
+        if os.path.realpath(path) in taken:
+            raise UsageError(f"{path} is read by this run, and would be written by it")
+    for path in paths:
+        discard(path)
 
 
 def _counted(findings: tuple[Finding, ...]) -> str:

@@ -36,7 +36,7 @@ from envaudit.control.client import HubLost
 from envaudit.control.hub import Hub, HubClosed
 from envaudit.control.meeting import Meeting
 from envaudit.control.tokens import token_of
-from envaudit.errors import EXIT_INCOMPLETE, EnvauditError, NeededError
+from envaudit.errors import EXIT_INCOMPLETE, EnvauditError
 from envaudit.model import Fingerprint, Missing, Section
 from envaudit.model.checked import SECTION as CHECKS
 from envaudit.model.collective import SECTION as COLLECTIVES
@@ -45,7 +45,7 @@ from envaudit.report import Stage
 from envaudit.report.lines import plain_text
 from envaudit.report.summary import verdict_lines
 from envaudit.rules import Policy
-from envaudit.store import atomic_write
+from envaudit.store import discard
 from envaudit.transport.inband import read_here
 
 # Once all are there, a node says at once what it has read; it was read before.
@@ -304,9 +304,8 @@ class _Gate:
         report = gatejudging.report_of(seen, self.held, self.options, self.began)
         self._code = report.verdict.exit_code
         line = plain_text(verdict_lines(report)[-1])
-        if self.options.verdict_file:
-            atomic_write(self.options.verdict_file, f"{line}\n".encode("utf-8", "backslashreplace"))
-        emit(report, self.options)
+        said = f"{line}\n".encode("utf-8", "backslashreplace")
+        emit(report, self.options, [(path, said) for path in [self.options.verdict_file] if path])
         return line
 
 
@@ -331,14 +330,14 @@ def _ask_of(options: argparse.Namespace, policy: Policy) -> CheckAsk:
 def _check_outputs(options: argparse.Namespace) -> None:
     """Refuse a file that cannot be written before anything is run; in the first process, for all.
 
+    What an earlier launch has said goes: who reads it after one that was killed must not take it for its own.
+
     Raises:
         NeededError, UsageError: such a file.
     """
-    check_output_options(options)
+    check_output_options(options, [options.verdict_file] if options.verdict_file else ())
     if options.verdict_file:
-        folder = os.path.dirname(os.path.abspath(options.verdict_file))
-        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-            raise NeededError("is no folder that can be written", where=folder)
+        discard(options.verdict_file)
 
 
 def _layout(launch: InBand, machine: Machine) -> Layout:

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from envaudit.errors import NeededError, UsageError
 from envaudit.store import atomic_write
@@ -47,8 +47,12 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-v", "--verbose", action="store_true", help="notes, long values, all drift")
 
 
-def check_output_options(options: argparse.Namespace) -> None:
+def check_output_options(options: argparse.Namespace, files: Sequence[str] = ()) -> None:
     """Refuse what could not be written in the end before any node is asked.
+
+    Args:
+        options: of the command.
+        files: what the command writes besides its reports.
 
     Raises:
         UsageError: no `=`, an unknown format, one that is not to be had here, or a file that would be
@@ -58,10 +62,11 @@ def check_output_options(options: argparse.Namespace) -> None:
     """
     output = getattr(options, "output", None)
     taken = {os.path.realpath(output)} if output else set()
-    for name, path in _reports(options):
+    for name, _ in _reports(options):
         _demand_format(name)
+    for path in (*files, *(path for _, path in _reports(options))):
         if os.path.realpath(path) in taken:
-            raise UsageError(f"{path} would be written twice", where="--report")
+            raise UsageError(f"{path} would be written twice")
         taken.add(os.path.realpath(path))
         _demand_writable(path)
     if options.format:
@@ -71,18 +76,36 @@ def check_output_options(options: argparse.Namespace) -> None:
         _demand_writable(step)
 
 
-def emit(report: Report, options: argparse.Namespace) -> None:
-    """Write the report files, then print the report."""
+def emit(report: Report, options: argparse.Namespace, files: Sequence[Tuple[str, bytes]] = ()) -> None:
+    """Write the files of the command and the reports, then print the report.
+
+    A file that cannot be written keeps nobody from what was found: the rest is written and printed first.
+
+    Raises:
+        NeededError: the first file that could not be written.
+    """
     report = _with_the_run(report, options)
+    failures: List[NeededError] = []
+    for path, data in files:
+        _try(failures, atomic_write, path, data)
     for name, path in _reports(options):
         data = render(report, name, color=False).encode("utf-8", "backslashreplace")
-        atomic_write(path, data, mode=_MODES.get(name))
+        _try(failures, atomic_write, path, data, _MODES.get(name))
     step = _step_summary(options)
     if step:
-        _append_summary(report, step)
+        _try(failures, _append_summary, report, step)
     name = options.format or default_format()
     text = render(report, name, color=not os.environ.get("NO_COLOR"))
     write(_inert(text) if os.environ.get("GITHUB_ACTIONS") and name in ("text", "plain") else text)
+    if failures:
+        raise failures[0]
+
+
+def _try(failures: List[NeededError], action: Callable[..., None], *arguments: Any) -> None:
+    try:
+        action(*arguments)
+    except NeededError as error:
+        failures.append(error)
 
 
 def render(report: Report, name: str, *, color: bool) -> str:

@@ -1,6 +1,6 @@
 """Snapshots on disk: one file per run, tags as small files, safe on NFS and with many writers."""
 
-from envaudit.store.files import atomic_write
+from envaudit.store.files import atomic_write, discard
 from envaudit.store.listing import Entry, Scan
 from envaudit.store.snapshot_file import read_snapshot_file, write_snapshot_file
 from envaudit.store.store import FOLDER, Store
@@ -14,6 +14,7 @@ __all__ = [
     "Scan",
     "Store",
     "atomic_write",
+    "discard",
     "read_snapshot_file",
     "write_snapshot_file",
 ]

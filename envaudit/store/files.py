@@ -60,6 +60,23 @@ def atomic_write(path: str, data: bytes, mode: Optional[int] = None) -> None:
         raise write_failure(path, error) from error
 
 
+def discard(path: str) -> None:
+    """Remove the file that an earlier run has left under `path`, before a run that will write it.
+
+    A run that is killed then leaves no older answer in the place of its own. What is no regular file stays.
+
+    Raises:
+        NeededError: it may not be removed.
+    """
+    try:
+        if not _is_device(path, _mode_of(path)):
+            os.unlink(os.path.realpath(path))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise write_failure(path, error) from error
+
+
 def publish(folder: str, stem: str, extension: str, data: bytes) -> str:
     """Write `data` as a new file of `folder` and return its name; nothing is ever replaced.
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import jsonschema
@@ -133,6 +136,9 @@ def test_stored_nodes_are_judged_without_being_asked(folder: Folder) -> None:
         (("--lock", "none.yml"), 4),
         (("--lock", "frozen.txt"), 4),
         (("--good-nodes", "x", "--bad-nodes", "x"), 2),
+        (("--good-nodes", "x", "--report", "json=x"), 2),
+        (("--lock", "frozen.txt", "--good-nodes", "frozen.txt"), 2),
+        (("--bad-nodes", "config"), 5),
         (("--verdict-file", "nowhere/verdict"), 5),
         (("--allow-missing", "-1"), 2),
     ],
@@ -143,3 +149,36 @@ def test_what_cannot_be_done_says_so(folder: Folder, words: tuple[str, ...], cod
     (folder.path / "frozen.txt").write_text("numpy==2.3.4\ntorch==2.13.0\n# pip freeze\nrich>=1\n")
     ended = gate(folder, *words)
     assert code == ended.code, ended.err + ended.out
+
+
+def test_what_an_earlier_gate_said_is_gone_where_this_one_does_not_come_to_an_end(folder: Folder) -> None:
+    """A launcher that reads these files must not go on with the nodes of another run."""
+    names = ("good", "bad", "verdict")
+    files = ("--good-nodes", "good", "--bad-nodes", "bad", "--verdict-file", "verdict")
+    assert 0 == gate(folder, *files).code
+    assert ["n[1-3]\n", "", "PASS"] == [(folder.path / name).read_text()[:7].rstrip(" 3") for name in names]
+    command = [sys.executable, "-m", "envaudit", "gate", *NODES, "--no-check", *files]
+    folder.set_node("n3", script="touch started; exec sleep 5")
+    process = subprocess.Popen(
+        [*command, "--config", str(folder.configuration)], cwd=folder.path, env=folder.environment
+    )
+    try:
+        deadline = time.monotonic() + 20.0
+        while not (folder.path / "started").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    assert [] == [name for name in names if (folder.path / name).exists()]
+
+
+def test_file_that_cannot_be_written_in_the_end_keeps_nobody_from_the_verdict(folder: Folder) -> None:
+    """Every other file is written, the report printed, and the run is no pass."""
+    folder.set_node("n1", script='mv place gone; exec "$@"', NCCL_ALGO="Ring")
+    (folder.path / "place").mkdir()
+    ended = gate(folder, "--good-nodes", "good", "--bad-nodes", "place/bad", "--report", "html=gate.html")
+    assert (5, "PASS") == (ended.code, ended.json["verdict"]), ended.err
+    assert "place/bad: cannot be written" in ended.err
+    assert "n[1-3]\n" == (folder.path / "good").read_text()
+    assert (folder.path / "gate.html").exists()

@@ -138,7 +138,9 @@ def test_rank_that_is_killed_while_all_meet_is_told_by_the_others(
     one_file: Path, launches: list[Launch]
 ) -> None:
     """The first rank goes: nobody waits for a verdict that will not come."""
-    launch = Launch(one_file, 3, sys.executable, "--no-check", "--join", "30")
+    verdict = one_file.parent / "earlier"
+    verdict.write_text("PASS 2 nodes, alike\n", encoding="utf-8")
+    launch = Launch(one_file, 3, sys.executable, "--no-check", "--join", "30", "--verdict-file", str(verdict))
     launches.append(launch)
     for rank in (0, 1):
         launch.start(rank)
@@ -149,6 +151,8 @@ def test_rank_that_is_killed_while_all_meet_is_told_by_the_others(
     ended = launch.end()
     assert 3 == ended[1][0], ended
     assert "no verdict was told" in ended[1][2]
+    # Nor is that of an earlier launch taken for it.
+    assert not verdict.exists()
 
 
 def test_first_rank_that_cannot_write_ends_all_with_its_code(one_file: Path, launches: list[Launch]) -> None:
