@@ -368,8 +368,10 @@ class Coordinator:
                 return
             if now - sent_at >= 2 * _ASK_S:
                 sent_at = now
-                for seat in waiting:
-                    self.hub.send(seat.index, "col.result", result)
+                for seat in self.seated.values():
+                    # One that counts as lost for what it said may still be there to be told so.
+                    if not seat.bye:
+                        self.hub.send(seat.index, "col.result", result)
             self.listen()
 
     def _clocks(self) -> Dict[str, List[Optional[int]]]:

@@ -142,7 +142,10 @@ class Workers:
 
     def _take(self, worker: _Worker, said: Dict[str, Any]) -> None:
         if "heartbeat" in said:
-            worker.progress = [said.get(name) for name in ("heartbeat", "entered", "finished", "at")]
+            counts = [said.get(name) for name in ("heartbeat", "entered", "finished")]
+            if not all(type(count) is int for count in counts):
+                raise NotItsLines("its worker said something else than its results")
+            worker.progress = [*counts, str(said.get("at") or "")]
             worker.moved = True
             return
         if len(json.dumps(said)) > _LINES_BYTES:

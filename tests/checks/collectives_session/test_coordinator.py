@@ -178,6 +178,8 @@ def test_member_whose_worker_tells_what_none_tells_is_lost(pair: Pair, line: Any
     pair.thread.join(5)
     ended = pair.result["ended"]
     assert ("lost", [1], ["n1"]) == (ended["kind"], ended["ranks"], ended["nodes"])
+    # It is told, too, as long as it is there.
+    assert pair.result == pair.until(1, "col.result")
 
 
 def test_member_that_has_no_port_left_is_named_with_its_reason(pair: Pair) -> None:
