@@ -44,8 +44,8 @@ COMMANDS: Dict[str, str] = {
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one command and give its exit code; errors are printed, never raised."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["gate"] and "--prolog" in arguments and not {"-h", "--help"}.intersection(arguments):
-        return _prolog(arguments[1:])
+    if _is_prolog(arguments):
+        return _prolog(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _dispatch(arguments)
@@ -98,12 +98,22 @@ def _dispatch(arguments: List[str]) -> int:
     return int(_command_module(name).execute(options))
 
 
+def _is_prolog(arguments: List[str]) -> bool:
+    """Whether a prolog is meant, also where that is mistyped: `gaet --prolog`, `gate --prologue`."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if {"-h", "--help"}.intersection(own) or (own and own[0] in COMMANDS and own[0] != "gate"):
+        return False
+    return any(word.startswith("--prol") for word in own)
+
+
 def _prolog(arguments: List[str]) -> int:
     """A prolog that ends with anything but 0 drains a node: no fault of this program may do that."""
     try:
+        if arguments[0] != "gate":
+            raise UsageError("--prolog is an option of 'gate'")
         from envaudit.cli import prolog
 
-        return prolog.main(arguments)
+        return prolog.main(arguments[1:])
     except BaseException as error:
         _complain(f"envaudit: not judged: {type(error).__name__}: {error}")
         return 0

@@ -122,15 +122,24 @@ _UNCHECKED_HASH = 0b01
 _WORD = 0xFFFFFFFF
 
 # Read by every Python there is, so that an old one says more than SyntaxError. 5 is the exit code
-# of something needed that is absent.
+# of something needed that is absent. A prolog that ends with anything but 0 drains its node, and neither
+# an old interpreter nor a damaged file is a fault of the node.
 _MAIN = """\
 import sys
 
+prolog = "--prolog" in sys.argv
+
 if sys.version_info < {oldest}:
     sys.stderr.write("envaudit: Python %s is too old, {words} or newer is needed\\n" % sys.version.split()[0])
-    sys.exit(5)
+    sys.exit(0 if prolog else 5)
 
-from envaudit.cli.main import run
+try:
+    from envaudit.cli.main import run
+except Exception:
+    if not prolog:
+        raise
+    sys.stderr.write("envaudit: not judged: this file is damaged: %s\\n" % (sys.exc_info()[1],))
+    sys.exit(0)
 
 run()
 """

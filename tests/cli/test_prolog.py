@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from envaudit.cli import compiled, compiling, prolog
 from envaudit.rules import all_rules
 from envaudit.transport.bundle import build_bundle
+from tests.conftest import PROJECT
 from tests.probe import fakenvml
 from tests.transport.asking import interpreters
 
@@ -139,6 +141,110 @@ def test_prolog_with_a_typing_error_ends_with_0(node: Node, words: list[str]) ->
     code, out, err = node.run(*words)
     assert (0, "") == (code, out)
     assert err.startswith("envaudit: not judged: ")
+
+
+@pytest.mark.parametrize(
+    "words", [("gaet", "--prolog"), ("--prolog",), ("gate", "--prologue"), ("gate", "--prol")], ids=" ".join
+)
+def test_prolog_that_is_mistyped_ends_with_0(node: Node, words: tuple[str, ...]) -> None:
+    """A line of a scheduler's configuration reaches all nodes at once."""
+    said = subprocess.run(
+        [sys.executable, str(node.zip), *words], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert (0, "") == (said.returncode, said.stdout)
+    assert said.stderr.startswith("envaudit: not judged: ")
+
+
+def test_run_leaves_prolog_to_the_command_behind_it(tmp_path: Path) -> None:
+    """The words behind `--` are the command's own."""
+    said = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "envaudit",
+            "run",
+            "--gate-exit",
+            "77",
+            "--policy",
+            "gone",
+            "--",
+            "false",
+            "--prolog",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 77 == said.returncode
+
+
+def test_prolog_of_a_file_that_was_damaged_ends_with_0(node: Node) -> None:
+    """Overwritten in the middle, as a copy does that is not through."""
+    whole = node.zip.read_bytes()
+    with zipfile.ZipFile(node.zip) as archive:
+        place = archive.getinfo("envaudit/cli/main.py").header_offset
+    node.zip.write_bytes(whole[: place + 60] + bytes(400) + whole[place + 460 :])
+    code, out, err = node.run()
+    assert (0, "") == (code, out)
+    assert err.startswith("envaudit: not judged: this file is damaged")
+
+
+@pytest.mark.parametrize("fault", ["half a file", "no file", "no interpreter", "no rights", "a hanging file"])
+def test_prolog_script_drains_nobody_where_the_gate_cannot_begin(node: Node, fault: str) -> None:
+    """Python itself ends with another code than 0 then."""
+    node.set(gpu3__remapped="0,1,0,1")
+    python = sys.executable
+    assert (1, f"print envaudit: {FAULT}\n") == _script(node, python)
+    if fault == "half a file":
+        node.zip.write_bytes(node.zip.read_bytes()[:300_000])
+    elif fault == "no file":
+        node.zip.unlink()
+    elif fault == "no interpreter":
+        python = str(node.folder / "python3")
+    elif fault == "no rights":
+        python = str(node.zip)
+        node.zip.chmod(0o000)
+    else:
+        node.zip.unlink()
+        os.mkfifo(node.zip)
+    assert (0, "") == _script(node, python)
+
+
+def _script(node: Node, python: str) -> tuple[int, str]:
+    """Exit code and standard output of docs/ci/slurm/prolog.sh, in the environment that slurmd gives it."""
+    done = subprocess.run(
+        ["/bin/sh", str(PROJECT / "docs" / "ci" / "slurm" / "prolog.sh")],
+        cwd="/",
+        env={
+            "PATH": "/usr/bin:/bin",
+            "ENVAUDIT_PYTHON": python,
+            "ENVAUDIT_PYZ": str(node.zip),
+            "LD_LIBRARY_PATH": os.path.dirname(node.library),
+            "FAKENVML_CONF": str(node.folder / "state"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    return done.returncode, done.stdout
+
+
+def test_prolog_with_an_interpreter_that_is_too_old_ends_with_0(node: Node) -> None:
+    """It drains no node; every other command says that something needed is absent."""
+    old = (
+        "import sys, runpy; sys.version_info = (3, 6, 8); sys.argv = sys.argv[1:]; "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    codes = [
+        subprocess.run(
+            [sys.executable, "-c", old, str(node.zip), *words], capture_output=True, check=False, timeout=30
+        ).returncode
+        for words in (("gate", "--prolog"), ("gate",))
+    ]
+    assert [0, 5] == codes
 
 
 @pytest.mark.parametrize(
