@@ -15,7 +15,7 @@ from envaudit._version import __version__
 from envaudit.cli import configuration, gatestages, goodbad
 from envaudit.cli.checkoptions import CheckAsk
 from envaudit.cli.clock import clocks_of
-from envaudit.cli.judging import Judged, judged
+from envaudit.cli.judging import Judged, judged, passed_words
 from envaudit.cli.loading import open_store
 from envaudit.cli.output import check_output_options, emit
 from envaudit.cli.policyof import policy_of
@@ -199,7 +199,9 @@ class _Gate:
             ),
             comparing=evidence.comparing,
             reference=self.options.baseline or "",
-            outcome=self._outcome(evidence, findings),
+            outcome=passed_words(
+                evidence, found, locked=bool(self.options.lock), like=self.options.baseline or ""
+            ),
             elapsed_s=time.monotonic() - self.began,
             verbose=self.options.verbose,
             stages=tuple(self.stages),
@@ -236,28 +238,6 @@ class _Gate:
                 self._say(stage)
         if self.options.baseline or self.options.stored:
             self._say(Stage("store", os.path.relpath(open_store(self.options).path)))
-
-    def _outcome(self, evidence: Evidence, findings: tuple[Finding, ...]) -> str:
-        """What a pass says: `3 of 4 nodes, as locked, like good; EA901 node02 allowed`."""
-        nodes = [each for each in evidence.fingerprints if each.node]
-        gone = len(evidence.missing)
-        text = f"{len(nodes)} of {len(nodes) + gone} nodes" if gone else _count(len(nodes), "node")
-        if self.options.lock:
-            text += ", as locked"
-        told = {id(drift) for each in findings for drift in each.drifts if drift.kind != "unknown"}
-        apart = f" but for {_count(len(told), 'difference')}" if told else ""
-        if self.options.baseline:
-            text += f", like {self.options.baseline}{apart}"
-        elif evidence.comparing:
-            text += f", alike{apart}"
-        tried = self.ask is not None and any(
-            name in each.sections for each in nodes for name in self.ask.sections
-        )
-        text += ", numbers right" if tried else ", no numbers checked"
-        for severity, noun in (("warning", "warning"), ("info", "remark")):
-            count = sum(finding.severity == severity for finding in findings)
-            text += f", {_count(count, noun)}" if count else ""
-        return text
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[list[str]]:

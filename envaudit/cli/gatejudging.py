@@ -11,22 +11,16 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from envaudit._version import __version__
 from envaudit.cli import asking, compiled
 from envaudit.cli.comparing import all_with_all
-from envaudit.cli.judging import judged
+from envaudit.cli.judging import judged, passed_words
 from envaudit.cli.policyof import policy_of
 from envaudit.diff import PathFilter, compare_to_reference
 from envaudit.errors import UsageError
 from envaudit.model import Drift, Fingerprint, Missing, Verdict, split_path
-from envaudit.model.checked import SECTION as CHECKS
 from envaudit.model.checked import checked_devices
 from envaudit.model.clockoffset import NOTE as OFFSET
 from envaudit.model.clockoffset import SECTION as CLOCK
-from envaudit.model.collective import SECTION as COLLECTIVES
-from envaudit.model.nodeset import fold
 from envaudit.report import Report, Stage
 from envaudit.rules import Evidence, Policy, all_rules, judge
-
-# A package's path has three segments; what the lock tells of one is not told a second time.
-_PACKAGE = 3
 
 
 class Held(NamedTuple):
@@ -148,11 +142,7 @@ def report_of(seen: Seen, held: Held, options: argparse.Namespace, began: float)
         references = (*references, *before)
     elif len(seen.nodes) > 1:
         drifts = all_with_all(seen.nodes, PathFilter(), policy)
-    told = {split_path(drift.path)[:_PACKAGE] for drift in against_lock}
-    drifts = (
-        *against_lock,
-        *(drift for drift in drifts if split_path(drift.path)[:_PACKAGE] not in told),
-    )
+    drifts = (*against_lock, *drifts)
     evidence = Evidence(
         fingerprints=seen.nodes,
         missing=seen.missing,
@@ -180,7 +170,12 @@ def report_of(seen: Seen, held: Held, options: argparse.Namespace, began: float)
         sections=tuple(name for name in seen.asked if any(name in node.sections for node in seen.nodes)),
         comparing=evidence.comparing,
         reference=held.baseline.reference if held.baseline is not None else "",
-        outcome=_outcome(seen, held, evidence),
+        outcome=passed_words(
+            evidence,
+            found,
+            locked=held.expected is not None,
+            like=held.baseline.reference if held.baseline is not None else "",
+        ),
         elapsed_s=time.monotonic() - began,
         verbose=options.verbose,
         stages=tuple(stages),
@@ -216,25 +211,3 @@ def _to_baseline(
     drifts = compare_to_reference(held, current, basis="baseline", suffix=suffix)
     without = tuple(name for name, each in before.items() if each is None)
     return drifts, tuple(replace(each, node=f"{name}{suffix}") for name, each in held.items()), without
-
-
-def _outcome(seen: Seen, held: Held, evidence: Evidence) -> str:
-    """What a pass says: `4 nodes, as locked, alike, numbers right, collectives right`."""
-    count = len(seen.nodes)
-    text = "1 node" if count == 1 else f"{count} nodes"
-    if seen.missing:
-        text = f"{count} of {count + len(seen.missing)} nodes ({fold(seen.missing)} allowed to be missing)"
-    if held.expected is not None:
-        text += ", as locked"
-    if held.baseline is not None:
-        text += f", like {held.baseline.reference}"
-    elif evidence.comparing:
-        text += ", alike"
-    if any(CHECKS in node.sections for node in seen.nodes):
-        text += ", numbers right"
-    else:
-        text += ", no numbers checked"
-    tried = [node.sections[COLLECTIVES] for node in seen.nodes if COLLECTIVES in node.sections]
-    if tried and tried[0].facts.get("ended") == "done":
-        text += f", collectives of {tried[0].facts.get('world')} ranks right"
-    return text

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from envaudit.cli.policyof import policy_of
-from envaudit.model import Finding, Verdict
+from envaudit.model import Finding, Fingerprint, Verdict
+from envaudit.model.checked import checked_devices
+from envaudit.model.collective import DONE, collective_runs
 from envaudit.model.nodeset import fold
 from envaudit.report import SetAside, Stage
 from envaudit.report.summary import switched_off
@@ -107,6 +109,56 @@ def _waived_stages(waived: Sequence[Waived]) -> Tuple[Stage, ...]:
 
 def _waiver_words(waiver: Waiver) -> str:
     return f"until {waiver.expires}: {waiver.reason} ({waiver.owner})"
+
+
+def passed_words(evidence: Evidence, found: Judged, *, locked: bool, like: str = "") -> str:
+    """What a gate that passes says it has seen: `3 of 4 nodes, as locked, alike, numbers right`.
+
+    No more than that: one node is like nobody, what a waiver or the policy took out is still there, and
+    numbers of which none was tried are none.
+
+    Args:
+        evidence: of the run.
+        found: what the rules say of it.
+        locked: whether the nodes were held to a lock.
+        like: the baseline that they were held to; empty for none.
+    """
+    nodes = [each for each in evidence.fingerprints if each.node]
+    gone = len(evidence.missing)
+    parts = [f"{len(nodes)} of {_count(len(nodes) + gone, 'node')}" if gone else _count(len(nodes), "node")]
+    parts += ["as locked"] if locked else []
+    findings = (*found.findings, *(each.finding for each in found.set_aside))
+    told = {id(drift) for each in findings for drift in each.drifts if drift.kind != "unknown"}
+    apart = f" but for {_count(len(told), 'difference')}" if told else ""
+    if like:
+        parts.append(f"like {like}{apart}")
+    elif evidence.comparing and len(nodes) > 1:
+        parts.append(f"alike{apart}")
+    elif apart:
+        parts[-1] += apart
+    parts += _tried_words(nodes)
+    for severity, noun in (("warning", "warning"), ("info", "remark")):
+        count = sum(finding.severity == severity for finding in found.findings)
+        parts += [_count(count, noun)] if count else []
+    return ", ".join(parts)
+
+
+def _tried_words(nodes: Sequence[Fingerprint]) -> List[str]:
+    """What was run on the nodes, as far as anything was."""
+    words = []
+    statuses = {case.status for device in checked_devices(nodes) for case in device.cases.values()}
+    if statuses - {"not_run"}:
+        words.append("numbers right" if statuses <= {"ok", "not_run"} else "not all numbers right")
+    for run in collective_runs(nodes):
+        statuses = {case.status for case in run.cases.values()}
+        if run.ended.kind == DONE and statuses - {"not_run"}:
+            right = "right" if statuses <= {"ok", "not_run"} else "not all right"
+            words.append(f"collectives of {run.world} ranks {right}")
+    return words or ["no numbers checked"]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def unexamined_stages(evidence: Evidence, policy: Policy) -> Tuple[Stage, ...]:
