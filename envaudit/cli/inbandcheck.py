@@ -180,7 +180,8 @@ class _Part:
     def _conduct(self, hub: Hub, waiting: List[Event]) -> None:
         """In the first process, beside its own part: hear all, tell the code, wait until they have it."""
         heard: Dict[int, Any] = {}
-        _listen(hub, SAID, heard, _SAYING_S + self.ask.plan.budget_s + _AROUND_S, waiting)
+        silence_s = self.ask.limits.stall_s
+        _listen(hub, SAID, heard, _SAYING_S + self.ask.plan.budget_s + _AROUND_S, waiting, silence_s)
         self._heard.put(heard)
         code = None
         while code is None:
@@ -190,7 +191,7 @@ class _Part:
             except queue.Empty:
                 continue
         hub.broadcast(END, {"code": code})
-        _listen(hub, BYE, {}, _LEAVING_S, [])
+        _listen(hub, BYE, {}, _LEAVING_S, [], silence_s)
 
     def _without_verdict(self, ended: Mapping[str, Any]) -> int:
         """The hub was not found, or is gone: one line, and the code that belongs to it."""
@@ -208,16 +209,23 @@ def layout_in(place: InBand, machine: Machine) -> Layout:
     return Layout(1, (place.rank,), place.count, place.local_rank, (device,))
 
 
-def _listen(hub: Hub, kind: str, heard: Dict[int, Any], seconds: float, waiting: List[Event]) -> None:
-    """Until every member that is there has said this."""
+def _listen(
+    hub: Hub, kind: str, heard: Dict[int, Any], seconds: float, waiting: List[Event], silence_s: float
+) -> None:
+    """Until every member that is there and beats has said this: one that is stopped would say nothing."""
     ends = time.monotonic() + seconds
     events = list(waiting)
     while True:
         for event in events:
             if event.kind == kind:
                 heard[event.index] = event.body
-        there = [index for index, member in hub.members.items() if not member.left]
-        if time.monotonic() >= ends or all(index in heard for index in there):
+        now = time.monotonic()
+        there = [
+            index
+            for index, member in hub.members.items()
+            if not member.left and now - member.heard_at < silence_s
+        ]
+        if now >= ends or all(index in heard for index in there):
             return
         events = hub.poll(_TICK_S)
 

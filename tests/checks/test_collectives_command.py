@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -117,6 +118,46 @@ def test_rank_whose_others_never_come_is_incomplete_in_time(folder: Folder) -> N
     assert ["EA602"] == [each["rule"] for each in json.loads(done.stdout)["findings"]]
 
 
+def test_launch_with_a_stopped_process_ends_soon_after_it_fell_silent(folder: Folder) -> None:
+    """Its connection stands, and nobody waits for what it would have said."""
+    marker, port = f"{os.getpid()}-{time.monotonic_ns()}", str(_free_port() - 1)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "envaudit", "check", "--only", "collectives", "--stall", "3", *FEW],
+            cwd=folder.path,
+            env={
+                **folder.environment,
+                "RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": "2",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": port,
+                "ENVAUDIT_TEST_RUN": marker,
+                "OMP_NUM_THREADS": "1",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        until = time.monotonic() + 60
+        while _ranks(f"ENVAUDIT_TEST_RUN={marker}") < 2 and time.monotonic() < until:
+            time.sleep(0.02)
+        began = time.monotonic()
+        os.kill(processes[1].pid, signal.SIGSTOP)
+        told, complaint = processes[0].communicate(timeout=WITHIN_S)
+        assert time.monotonic() - began < 30
+        assert 1 == processes[0].returncode, told + complaint
+        assert ("silent", [1]) == (run_of(told)["ended"]["kind"], run_of(told)["ended"]["ranks"])
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs Open MPI")
 def test_mpirun_ranks_find_each_other(folder: Folder) -> None:
     """Without any address having been given."""
@@ -148,6 +189,17 @@ def test_interrupted_run_leaves_no_rank(folder: Folder) -> None:
     while _commands(marker) and time.monotonic() < until:
         time.sleep(0.02)
     assert [] == _commands(marker)
+
+
+def _free_port() -> int:
+    """A port of the loopback interface that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _ranks(marker: str) -> int:
+    """How many workers have a variable of this value."""
+    return sum("collectives.rank" in line for line in _commands(marker))
 
 
 def _commands(marker: str) -> List[str]:
