@@ -58,9 +58,9 @@ def ranks(fleet: Sequence[Fingerprint], *, verbose: bool = False) -> Report:
 
 
 def linked(count: int, slow: int) -> Dict[str, Any]:
-    """A good run of so many nodes with every link, of which one rank has slow ones."""
+    """A good run of NCCL over so many nodes with every link, of which one rank has slow ones."""
     names = [f"node{number:02d}" for number in range(1, count + 1)]
-    made = result(nodes=names)
+    made = result(nodes=names, backend="nccl")
     made["figures"]["links"] = {
         f"{first}-{second}": 6_000 if slow in (first, second) else 45_000 + 100 * first
         for first in range(count)

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from envaudit.model import Finding, Fingerprint
-from envaudit.rules import Evidence, judge
+from envaudit.rules import Evidence, Policy, judge
 from tests.rules.collectiveruns import NODES, result, telling
 
 THREE = ("node01", "node02", "node03")
@@ -103,7 +103,7 @@ def test_one_node_has_no_path() -> None:
 @pytest.mark.parametrize(("late_ns", "rules"), [(40_000_000, ["EA610"]), (400_000, [])])
 def test_rank_that_comes_late_is_named_beyond_the_threshold(late_ns: int, rules: List[str]) -> None:
     """Five milliseconds by default."""
-    made = result()
+    made = result(backend="nccl")
     made["figures"]["straggler"] = {"rank": 1, "items": 40, "of": 50, "late_ns": late_ns}
     found = findings(telling(made))
     assert rules == [finding.rule for finding in found]
@@ -114,7 +114,7 @@ def test_rank_that_comes_late_is_named_beyond_the_threshold(late_ns: int, rules:
 
 def test_slow_link_is_named_against_the_median_of_all() -> None:
     """A quarter less by default."""
-    made = result(nodes=THREE)
+    made = result(nodes=THREE, backend="nccl")
     made["figures"]["links"] = {"0-1": 10_000, "0-2": 9_800, "1-2": 7_000}
     (finding,) = findings(telling(made, THREE))
     assert ("EA610", "warning", ("node02", "node03")) == (finding.rule, finding.severity, finding.nodes)
@@ -124,11 +124,23 @@ def test_slow_link_is_named_against_the_median_of_all() -> None:
 def test_rank_whose_links_are_slow_is_one_finding() -> None:
     """Not one for each link."""
     nodes = (*THREE, "node04")
-    made = result(nodes=nodes)
+    made = result(nodes=nodes, backend="nccl")
     made["figures"]["links"] = {"0-1": 9, "0-2": 9, "0-3": 3, "1-2": 9, "1-3": 4, "2-3": 4}
     (finding,) = findings(telling(made, nodes))
     assert ("EA610", ("node04",)) == (finding.rule, finding.nodes)
     assert "3 links of rank 3 (node04) are slow" == finding.message
+
+
+def test_ranks_of_gloo_are_judged_by_a_policy_s_number_alone() -> None:
+    """Who shares a core with whom says nothing of a rank or of a link."""
+    made = result(nodes=THREE)
+    made["figures"]["straggler"] = {"rank": 1, "items": 40, "of": 50, "late_ns": 40_000_000}
+    made["figures"]["links"] = {"0-1": 10_000, "0-2": 9_800, "1-2": 7_000}
+    assert [] == findings(telling(made, THREE))
+    policy = Policy(thresholds={"EA610": {"late_ms": 30}})
+    nodes = tuple(telling(made, THREE))
+    found = judge(Evidence(nodes, sections=("collectives",), comparing=False), policy)
+    assert ["EA610", "EA610"] == [finding.rule for finding in found]
 
 
 def test_hub_without_a_token_is_told_between_nodes_alone() -> None:
