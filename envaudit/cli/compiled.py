@@ -1,11 +1,14 @@
 """What `envaudit bundle` compiled into the one-file form: what to expect, the baseline, the policy.
 
 The node side reads no TOML and no YAML. These are JSON files beside the code in the same zip; whoever
-can change them can change the code. Where there is no zip, or nothing was compiled, there is nothing.
+can change them can change the code. Each carries a digest of its content, so that a change by hand, which
+no longer is what the stated file says, or half a copy is refused. Where there is no zip, or nothing was
+compiled, there is nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from dataclasses import replace
@@ -21,6 +24,9 @@ from envaudit.rules.policy import Policy, Waiver
 
 # Names inside the zip, beside the package's modules.
 EXPECTED, BASELINE, POLICY = "compiled/expected.json", "compiled/baseline.json", "compiled/policy.json"
+
+# The key of the digest inside each of them.
+SEAL = "content_sha256"
 
 _DIGEST_CHARACTERS = 12
 _USUAL_PLATFORM = "linux-64"
@@ -236,6 +242,20 @@ def _document(name: str) -> Any:
     except OSError:
         return None
     try:
-        return json.loads(data.decode("ascii"))
+        document = json.loads(data.decode("ascii"))
     except ValueError as error:
         raise InputError("not JSON", where=name, why=str(error)) from None
+    if not isinstance(document, dict) or document.pop(SEAL, None) != seal_of(document):
+        raise InputError(
+            "not what was compiled in",
+            where=name,
+            why="it was changed or damaged since",
+            next_step="Make the one-file form again: envaudit bundle ... -o envaudit.pyz.",
+        )
+    return document
+
+
+def seal_of(document: Mapping[str, Any]) -> str:
+    """The digest that a compiled document carries, over all else in it."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -145,7 +145,8 @@ def _packages(fingerprint: Fingerprint) -> list[str]:
     return list(table) if isinstance(table, dict) else []
 
 
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True) + "\n").encode(
+def _json(document: dict[str, Any]) -> bytes:
+    sealed = {**document, compiled.SEAL: compiled.seal_of(document)}
+    return (json.dumps(sealed, sort_keys=True, separators=(",", ":"), ensure_ascii=True) + "\n").encode(
         "ascii"
     )

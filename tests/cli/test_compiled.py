@@ -189,3 +189,32 @@ def test_compiled_document_that_is_none_is_refused() -> None:
     """What a bundle of another version has is told, not guessed."""
     with pytest.raises(InputError, match="not an envaudit snapshot"):
         compiled.expected_of({"path": "a", "sha256": "b", "snapshot": "{}", "distributions": {}})
+
+
+@pytest.mark.parametrize("part", [compiled.POLICY, compiled.EXPECTED, compiled.BASELINE])
+@pytest.mark.parametrize("edit", ["a value", "no digest", "half", "a list"])
+def test_one_file_gate_refuses_a_compiled_part_that_was_changed_by_hand(
+    one_file: Path, part: str, edit: str
+) -> None:
+    """It would judge by something else than the file whose path and digest it states."""
+    with zipfile.ZipFile(one_file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    document = json.loads(parts[f"envaudit/{part}"])
+    if edit == "a value":
+        document["sha256"] = "0" * 64
+    elif edit == "no digest":
+        del document[compiled.SEAL]
+    text = json.dumps([document] if edit == "a list" else document).encode()
+    parts[f"envaudit/{part}"] = text[: len(text) // 2] if edit == "half" else text
+    with zipfile.ZipFile(one_file, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    done = subprocess.run(
+        [sys.executable, str(one_file), "gate", "--no-check"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 4 == done.returncode
+    assert done.stderr.startswith(f"envaudit: {part}: not ")
