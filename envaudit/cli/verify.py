@@ -168,7 +168,13 @@ def _expected(
     prefix = getattr(options, "prefix", None)
     known = python_of_prefix(prefix) if prefix else None
     setting = setting_of_node(found, options.platform or platform_of(found, platform), known)
-    return lock.expected(found.node, setting)
+    expected = lock.expected(found.node, setting)
+    about = expected.sections[LOCK]
+    platforms = about.facts.get("platforms")
+    if isinstance(platforms, list) and about.facts.get("platform") not in platforms:
+        # It asks nothing of this node, which is not to say that the node must have nothing.
+        return replace(expected, sections={LOCK: about})
+    return expected
 
 
 def _amount(lock: ForeignFile, expected: Sequence[Fingerprint]) -> str:
