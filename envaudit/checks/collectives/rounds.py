@@ -7,6 +7,7 @@ process group of its own; what fails is paired anew with what did not (`pairs.py
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -27,6 +28,9 @@ _EVERY_MS = 250
 _SETTLE_EVERY_S = 0.05
 # More rounds of pairs than this find nothing that fewer did not.
 _PAIR_ROUNDS = 6
+# A port that was free may be another process' by the time that torch is imported: others are taken then.
+_PORT_TRIES = 3
+_PORT_TAKEN = re.compile("EADDRINUSE|address already in use", re.IGNORECASE)
 # A worker's own alarm stands above the hub's deadline.
 _ALARM_S = 2.0
 
@@ -71,6 +75,15 @@ class Rounds:
         result["ended"] = (_with_suspects(ending, result["suspects"]) or Ending(endings.DONE)).to_json()
 
     def _launch(self, groups: Sequence[Sequence[int]], purpose: str, plan: CollectivePlan) -> Round:
+        """One round, anew with other ports where somebody else was faster to take one."""
+        made = self._launch_once(groups, purpose, plan)
+        for _ in range(1, _PORT_TRIES):
+            if not any(map(_is_port_taken, made.endings.values())):
+                break
+            made = self._launch_once(groups, purpose, plan)
+        return made
+
+    def _launch_once(self, groups: Sequence[Sequence[int]], purpose: str, plan: CollectivePlan) -> Round:
         """One round, from its ports to the end of its workers."""
         run = self._run
         left_s = max(1.0, self._ends - time.monotonic())
@@ -188,6 +201,10 @@ class Rounds:
 
     def _figures(self, main: Round) -> Dict[str, Any]:
         return figures.figures_of(len(self._run.places), main.outcomes, self._pairs)
+
+
+def _is_port_taken(ending: Optional[Ending]) -> bool:
+    return ending is not None and ending.kind == endings.ERROR and bool(_PORT_TAKEN.search(ending.text))
 
 
 def _pair_result(now: Round, place: int) -> pairs.PairResult:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envaudit.checks.collectives.ending import DEADLINE, NETWORK, Ending, Times
+from envaudit.checks.collectives.ending import DEADLINE, ERROR, NETWORK, Ending, Times
 from envaudit.checks.collectives.items import CollectivePlan
 from envaudit.checks.collectives.rounds import Rounds
 from envaudit.checks.collectives.watching import Round
@@ -48,6 +48,22 @@ def suspects(
     monkeypatch.setattr(rounds, "_launch", lambda groups, purpose, plan: others.pop(0))
     rounds._name(result, main, wrong)
     return result["suspects"]
+
+
+def test_port_that_another_process_took_meanwhile_is_tried_again_with_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is nobody's fault; one that is always taken is told in the end."""
+    text = (
+        "rendezvous: DistNetworkError: The server socket has failed to listen on any local network address. "
+    )
+    taken = Ending(ERROR, (0,), text=f"{text}port: 40000, code: -98, name: EADDRINUSE")
+    for endings, tries in (([taken, None], 2), ([None], 1), ([taken] * 9, 3), ([Ending(ERROR)], 1)):
+        made = [ended([range(4)], {0: ending}, {}) for ending in endings]
+        waiting = list(made)
+        rounds = Rounds(Run(), 10.0**9, Times())  # type: ignore[arg-type]
+        monkeypatch.setattr(rounds, "_launch_once", lambda *given, waiting=waiting: waiting.pop(0))
+        assert made[tries - 1] is rounds._launch([range(4)], "all", CollectivePlan())
 
 
 def test_pairs_that_the_deadline_cuts_off_accuse_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
