@@ -76,12 +76,14 @@ class Mismatch(NamedTuple):
         severity: `error` where a launch would hang or crash, else `warning`.
         text: in one line.
         values: each value, and the nodes that have it.
+        nodes: those that are to be changed.
     """
 
     what: str
     severity: str
     text: str
     values: Tuple[Tuple[str, Tuple[str, ...]], ...]
+    nodes: Tuple[str, ...]
 
 
 class Suspect(NamedTuple):
@@ -296,6 +298,7 @@ def _mismatch(row: Mapping[str, Any]) -> Mismatch:
         severity,
         text_in(row, "text"),
         tuple((value, texts_in(values, value)) for value in values),
+        texts_in(row, "nodes"),
     )
 
 

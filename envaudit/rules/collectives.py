@@ -99,14 +99,10 @@ def mismatch(evidence: Evidence, policy: Policy) -> Iterator[Found]:
             if _is_told_by_comparison(found, evidence, policy):
                 continue
             lines = tuple(f"{fold(nodes)}: {value}" for value, nodes in found.values)
-            # The largest group comes first, and where none is larger all are named.
-            groups = [nodes for _, nodes in found.values]
-            odd = groups[1:] if len(groups) > 1 and len(groups[0]) > len(groups[1]) else groups
-            nodes = tuple(dict.fromkeys(node for group in odd for node in group))
             severity = "warning" if found.severity == "warning" else ""
             yield Found(
                 f"{found.what.replace('_', ' ')} differs: {found.text}",
-                nodes,
+                found.nodes,
                 SECTION,
                 lines,
                 severity=severity,

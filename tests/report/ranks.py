@@ -130,6 +130,7 @@ RUNS = st.builds(
             st.sampled_from(["error", "warning"]),
             _TEXTS,
             st.lists(st.tuples(_TEXTS, _NAMES), max_size=2, unique_by=lambda each: each[0]).map(tuple),
+            _NAMES,
         ),
         max_size=2,
     ).map(tuple),

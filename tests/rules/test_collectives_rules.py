@@ -119,6 +119,7 @@ def test_mismatch_names_the_nodes_outside_the_largest_group() -> None:
     row = {
         "what": "torch_git",
         "values": {"aaaa": ["node01", "node02"], "bbbb": ["node03"]},
+        "nodes": ["node03"],
         "severity": "error",
         "text": "two builds",
     }
@@ -136,6 +137,7 @@ def test_mismatch_that_only_slows_down_is_a_warning() -> None:
     row = {
         "what": "gpu",
         "values": {"A": ["node01"], "B": ["node02"]},
+        "nodes": ["node01", "node02"],
         "severity": "warning",
         "text": "mixed",
     }

@@ -48,7 +48,11 @@ class Claim(NamedTuple):
 
 
 def compare(claims: Mapping[int, Claim]) -> List[Dict[str, Any]]:
-    """Every disagreement, errors first: {"what", "values": {value: [nodes]}, "severity", "text"}."""
+    """Every disagreement, errors first: {"what", "values": {value: [nodes]}, "nodes", "severity", "text"}.
+
+    `nodes` are those that are to be changed: outside the largest group of a value, all where no group is the
+    largest; of what is wrong by itself (two ranks on one card) all that have it.
+    """
     found: List[Dict[str, Any]] = []
     for what, severity, text in _MUST_AGREE:
         found += _differing(what, severity, text, {i: c.facts.get(what) for i, c in claims.items()}, claims)
@@ -84,11 +88,23 @@ def _differing(
     return [_row(what, values, severity, text)] if len(values) > 1 else []
 
 
-def _row(what: str, values: Mapping[str, Sequence[str]], severity: str, text: str) -> Dict[str, Any]:
+def _row(
+    what: str,
+    values: Mapping[str, Sequence[str]],
+    severity: str,
+    text: str,
+    wrong: Optional[Mapping[str, Sequence[str]]] = None,
+) -> Dict[str, Any]:
+    """One disagreement; `wrong` are the values that are so by themselves, whoever has them."""
     most_first = sorted(values, key=lambda value: (-len(values[value]), value))
+    at_fault = [values[value] for value in most_first] if wrong is None else list(wrong.values())
+    if wrong is None and len(at_fault) > 1 and len(at_fault[0]) > len(at_fault[1]):
+        # The reference is whoever the most nodes agree with.
+        del at_fault[0]
     return {
         "what": what,
         "values": {value: list(values[value]) for value in most_first},
+        "nodes": list(dict.fromkeys(node for nodes in at_fault for node in nodes)),
         "severity": severity,
         "text": text,
     }
@@ -105,7 +121,8 @@ def _ranks(claims: Mapping[int, Claim]) -> List[Dict[str, Any]]:
             holders.setdefault(rank, []).append(claims[index].node)
     twice = {f"rank {rank}": nodes for rank, nodes in sorted(holders.items()) if len(nodes) > 1}
     if twice:
-        found.append(_row("rank", twice, ERROR, "two processes have one rank: the process group would hang"))
+        text = "two processes have one rank: the process group would hang"
+        found.append(_row("rank", twice, ERROR, text, wrong=twice))
     dealt = [claim for claim in claims.values() if claim.ranks]
     if dealt and len(dealt) != len(claims):
         some = {"given": [c.node for c in dealt], "none": [c.node for c in claims.values() if not c.ranks]}
@@ -118,7 +135,8 @@ def _ranks(claims: Mapping[int, Claim]) -> List[Dict[str, Any]]:
             nobody: List[str] = []
             wrong = {f"missing of {world}: {rank}": nobody for rank in lacking}
             wrong.update({f"beyond {world}: {rank}": holders[rank] for rank in foreign})
-            found.append(_row("rank", wrong, ERROR, "the processes that came do not hold every rank once"))
+            text = "the processes that came do not hold every rank once"
+            found.append(_row("rank", wrong, ERROR, text, wrong=wrong))
     return found
 
 
@@ -141,7 +159,7 @@ def _devices(claims: Mapping[int, Claim]) -> List[Dict[str, Any]]:
     shared = {uuid: nodes for uuid, nodes in holders.items() if len(nodes) > 1}
     if shared:
         text = "several ranks share one GPU: NCCL refuses that (duplicate GPU detected)"
-        found.append(_row("duplicate_gpu", shared, ERROR, text))
+        found.append(_row("duplicate_gpu", shared, ERROR, text, wrong=shared))
     if len(kinds) > 1:
         text = "some ranks have a GPU and some none: no process group can hold both"
         found.append(_row("backend", kinds, ERROR, text))
@@ -184,7 +202,7 @@ def _interfaces(claims: Mapping[int, Claim]) -> List[Dict[str, Any]]:
         return []
     text = "an interface without an address" if absent else "a loopback interface reaches no other node"
     text += ": look at GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME and /etc/hosts"
-    return [_row("interface", {**right, **wrong}, ERROR, text)]
+    return [_row("interface", {**right, **wrong}, ERROR, text, wrong=wrong)]
 
 
 def is_loopback(address: str) -> bool:

@@ -143,9 +143,8 @@ class Coordinator:
         result["unknown"] = unknown(claims)
         errors = [row for row in result["mismatches"] if row["severity"] == "error"]
         if errors:
-            # The reference is whoever the most nodes agree with; the others are named, or all on a tie.
             first = errors[0]
-            raise Stopped(Ending(endings.MISMATCH, (), _deviating(first["values"]), (), _differ_text(first)))
+            raise Stopped(Ending(endings.MISMATCH, (), tuple(first["nodes"]), (), _differ_text(first)))
         busy = {
             nodes[index]: str(each.facts["busy"]) for index, each in here.items() if each.facts.get("busy")
         }
@@ -329,7 +328,8 @@ class Coordinator:
 
     def _missing(self, missing: Sequence[int]) -> Ending:
         there = {index: seat.node for index, seat in self.seated.items()}
-        nodes = tuple(self._names[index] for index in missing if index < len(self._names))
+        names = (self._names[index] for index in missing if index < len(self._names))
+        nodes = tuple(dict.fromkeys(names))
         text = members_text(there, self.hub.expected, self._names)
         # A launcher that starts one process a rank numbers both alike.
         return Ending(endings.MISSING, tuple(missing), nodes, (), text)
@@ -383,14 +383,6 @@ class Coordinator:
             step()
         finally:
             self._took_ms[name] = int((time.monotonic() - began) * 1000)
-
-
-def _deviating(values: Mapping[str, Sequence[str]]) -> Tuple[str, ...]:
-    """Nodes outside the largest group; all where no group is the largest."""
-    groups = list(values.values())
-    if len(groups) > 1 and len(groups[0]) > len(groups[1]):
-        groups = groups[1:]
-    return tuple(dict.fromkeys(node for nodes in groups for node in nodes))
 
 
 def _differ_text(row: Mapping[str, Any]) -> str:

@@ -114,6 +114,25 @@ def dealt(*ranks: tuple[int, ...], world: int = 4) -> dict[int, Claim]:
     return {index: found[index]._replace(ranks=ranks[index]) for index in found}
 
 
+def test_nodes_that_are_wrong_by_themselves_are_named_however_many_they_are() -> None:
+    """The one node that is right is not the odd one."""
+    loopback = {"interface": {"name": "lo", "address": "127.0.0.1"}}
+    (row,) = compare(claims(loopback, {}, loopback))
+    assert ("interface", ["n0", "n2"]) == (row["what"], row["nodes"])
+    shared = [{"gpus": [{"uuid": uuid, "model": "H100"}] * 2} for uuid in ("GPU-a", "GPU-a", "GPU-b")]
+    (row,) = compare(claims(*shared))
+    assert ("duplicate_gpu", ["n0", "n1", "n2"]) == (row["what"], row["nodes"])
+
+
+@pytest.mark.parametrize(
+    ("versions", "nodes"), [("aab", ["n2"]), ("ab", ["n0", "n1"]), ("aabb", ["n0", "n1", "n2", "n3"])]
+)
+def test_value_of_the_most_nodes_is_the_reference(versions: str, nodes: list[str]) -> None:
+    """On a tie nobody is."""
+    (row,) = compare(claims(*({"nccl": version} for version in versions)))
+    assert nodes == row["nodes"]
+
+
 def test_launcher_s_numbers_must_hold_every_rank_once() -> None:
     """Twice, beyond the world, missing, and given to some only."""
     assert [] == compare(dealt((0, 1), (2, 3)))
