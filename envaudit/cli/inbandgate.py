@@ -24,7 +24,7 @@ from envaudit.checks.collectives.member import Member
 from envaudit.checks.collectives.section import answer_of
 from envaudit.checks.collectives.supervising import Machine, Said, layout_of, machine_of, of_one_rank
 from envaudit.checks.plan import options_of
-from envaudit.cli import asking, compiled, gatejudging
+from envaudit.cli import asking, compiled, gatejudging, stepnodes
 from envaudit.cli.aside import Aside
 from envaudit.cli.checkoptions import CheckAsk, asked_by
 from envaudit.cli.gatemeeting import CHECK, CHECKED, READ, Attendant, Gathering, let_leave
@@ -94,6 +94,8 @@ class _Gate:
         self.began = began
         self.limits = ask.limits
         self.stages: List[Stage] = []
+        # The nodes of all processes, in the first one once they have met.
+        self.names: Tuple[str, ...] = ()
         self.machine = machine_of(sys.executable, os.environ, os.getcwd())
         self.layout = _layout(launch, self.machine)
         self._kernels = self._kernels_aside() if own is not None and ask.kernels else None
@@ -226,6 +228,7 @@ class _Gate:
         _check_outputs(self.options)
         joining = time.monotonic()
         missing = hub.join(self.limits.join_s)
+        self.names = stepnodes.nodes_by_index(self.launch, os.environ, _came(hub))
         there = f"{len(hub.members)} of {self.launch.count} processes"
         self.stages.append(Stage("joined", there, time.monotonic() - joining))
         known = list(self.own.sections.values()) if self.own is not None else []
@@ -240,7 +243,8 @@ class _Gate:
         nodes, gone = gathering.fingerprints()
         if collected is not None:
             nodes = tuple(replace(n, sections={**n.sections, COLLECTIVES: collected}) for n in nodes)
-        gone.update(self._never_came(missing, hub))
+        where = f"{self.launch.host}:{self.launch.port} in {self.limits.join_s:g} s"
+        gone.update(stepnodes.missing_of(missing, self.names, _came(hub), where))
         nodes = self._with_clocks(nodes, gathering, hub)
         return self._report(nodes, gone, clocks_asked=len(nodes) > 1)
 
@@ -253,7 +257,7 @@ class _Gate:
         hub.broadcast(CHECK, {"collectives": self.ask.collectives})
         collected, events = None, []
         if self.ask.collectives:
-            coordinator = Coordinator(hub, self.ask.collective_plan, self.limits, self.layout.names)
+            coordinator = Coordinator(hub, self.ask.collective_plan, self.limits, self.names)
             result = coordinator.run(missing)
             events = coordinator.others
             took_ms = int((time.monotonic() - began) * 1000)
@@ -270,17 +274,6 @@ class _Gate:
         answer = answer_of(asked, Said(result, road, None), took_ms=took_ms)
         facts, notes = json.loads(json.dumps([answer.facts, dict(answer.notes)]))
         return Section(COLLECTIVES, 1, answer.status, facts, notes, tuple(answer.errors))
-
-    def _never_came(self, missing: List[int], hub: Hub) -> Dict[str, Missing]:
-        """The processes that nobody heard of, by their rank: of which node they are, nobody knows."""
-        there = sorted({member.node for member in hub.members.values()})
-        why = f"it never came to {self.launch.host}:{self.launch.port} in {self.limits.join_s:g} s"
-        came = f"; there were {', '.join(there[:8])}{' and others' if len(there) > 8 else ''}"
-        names = self.layout.names
-        return {
-            names[index] if index < len(names) else f"rank{index}": Missing("unreachable", why + came)
-            for index in missing
-        }
 
     def _with_clocks(
         self, nodes: Tuple[Fingerprint, ...], gathering: Gathering, hub: Hub
@@ -307,6 +300,11 @@ class _Gate:
         said = f"{line}\n".encode("utf-8", "backslashreplace")
         emit(report, self.options, [(path, said) for path in [self.options.verdict_file] if path])
         return line
+
+
+def _came(hub: Hub) -> Dict[int, str]:
+    """The nodes of those who joined, by index."""
+    return {index: member.node for index, member in hub.members.items()}
 
 
 def _read(options: argparse.Namespace, node: str) -> Fingerprint:

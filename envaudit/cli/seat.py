@@ -162,7 +162,7 @@ def _of_srun(environ: Mapping[str, str], options: argparse.Namespace) -> Optiona
     if _maybe(environ, "SLURM_STEP_NUM_NODES") == 1:
         host = LOOPBACK
     place = InBand("srun", index, count, _slurm_node(environ), host, port)
-    if max(_tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", "")), default=1) > 1:
+    if max(tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", "")), default=1) > 1:
         return replace(place, rank=index, local_rank=_number(environ, "SLURM_LOCALID"))
     if count == 1:
         # `srun --pty bash` is a shell, in which a command looks at its own machine or at those it is told.
@@ -220,9 +220,10 @@ def first_of(nodes: str) -> str:
     return name if NODE_NAME.match(name) else ""
 
 
-def _tasks_per_node(text: str) -> List[int]:
-    """The numbers of `2(x3),1`."""
-    return [int(number) for number in re.findall(r"(?:\A|,)(\d{1,6})(?=\(x\d{1,6}\)|,|\Z)", text)]
+def tasks_per_node(text: str) -> List[int]:
+    """How many tasks each node has: 2, 2, 2 and 1 for `2(x3),1`."""
+    found = re.findall(r"(?:\A|,)(\d{1,6})(?:\(x(\d{1,6})\))?(?=,|\Z)", text)
+    return [int(number) for number, times in found for _ in range(int(times or 1))]
 
 
 def _hub_option(options: argparse.Namespace) -> Optional[Tuple[str, int]]:

@@ -106,6 +106,7 @@ NODE_SIDE = (
             "show",
             "since",
             "snapshot",
+            "stepnodes",
             "thisnode",
         )
     ),

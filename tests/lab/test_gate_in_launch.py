@@ -36,10 +36,11 @@ class Launcher:
         policy.write_text("".join(f'[rules.{rule}]\nseverity = "off"\n' for rule in OF_THE_LAB))
         self.zip.write_bytes(build_bundle({compiled.POLICY: compiling.compile_policy(str(policy))}))
 
-    def step(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """The gate as a step of one task a node."""
+    def step(self, *words: str, without: int = -1) -> subprocess.CompletedProcess[str]:
+        """The gate as a step of one task a node; one of them may not begin at all."""
         # Each rank says its own code, for srun's is the largest.
         script = '"$@"; code=$?; echo "code $code" >&2; exit $code'
+        script = f'[ "$SLURM_PROCID" = {without} ] && exit 0; {script}'
         # On a real node the driver's library lies where the loader finds it.
         export = f"--export=LD_LIBRARY_PATH={self.nvml_folder}"
         argv = ["srun", export, "-N2", "--ntasks-per-node=1", "--kill-on-bad-exit=0"]
@@ -81,6 +82,13 @@ def test_step_with_an_odd_node_names_it_and_ends_alike_on_each(launcher: Launche
     done = launcher.step("--fail-on", "warning")
     assert [1, 1] == _codes(done), done.stdout + done.stderr
     assert "FAIL EA330 node02" in done.stdout, done.stdout
+
+
+def test_step_whose_second_task_never_comes_names_its_node(launcher: Launcher) -> None:
+    """By Slurm's own list, as an administrator has to find it; nobody else knows where that task was."""
+    done = launcher.step("--join", "4", without=1)
+    assert [3] == _codes(done), done.stdout + done.stderr
+    assert "INCOMPLETE EA901 node02" in done.stdout, done.stdout
 
 
 def test_prolog_of_the_example_drains_a_node_with_a_fault_alone(launcher: Launcher, broken: Faults) -> None:

@@ -280,7 +280,9 @@ def ranks_text(sights: Sequence[Sight]) -> str:
 def members_text(there: Mapping[int, str], count: int, names: Sequence[str] = ()) -> str:
     """Who came to the hub and who did not, by node where the node is known, else by its number."""
     nodes = list(dict.fromkeys(there[index] for index in sorted(there)))
-    lacking = [names[each] if each < len(names) else str(each) for each in range(count) if each not in there]
+    absent = (each for each in range(count) if each not in there)
+    # A node with several processes is told once.
+    lacking = list(dict.fromkeys(names[each] if each < len(names) else str(each) for each in absent))
     return f"{len(there)} of {count} came to the hub ({_cut(nodes)}); missing: {_cut(lacking)}"
 
 
