@@ -28,6 +28,8 @@ _EVERY_MS = 250
 _SETTLE_EVERY_S = 0.05
 # More rounds of pairs than this find nothing that fewer did not.
 _PAIR_ROUNDS = 6
+# A pair that was cut off, or one of whose processes was ended or stopped, says nothing of data or links.
+_NO_EVIDENCE = (endings.DEADLINE, endings.EXIT, endings.LOST, endings.SILENT)
 # A port that was free may be another process' by the time that torch is imported: others are taken then.
 _PORT_TRIES = 3
 _PORT_TAKEN = re.compile("EADDRINUSE|address already in use", re.IGNORECASE)
@@ -188,8 +190,7 @@ class Rounds:
             now = self._launch([list(pair) for pair in matched], PAIR, plan)
             for place, pair in enumerate(matched):
                 ending = now.endings[place]
-                if ending is None or ending.kind != endings.DEADLINE:
-                    # What the deadline cut off says nothing of its two ranks.
+                if ending is None or ending.kind not in _NO_EVIDENCE:
                     self._pairs[pair] = _pair_result(now, place)
 
     def _suspect(self, suspect: naming.Suspect) -> Dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envaudit.checks.collectives.ending import DEADLINE, ERROR, NETWORK, Ending, Times
+from envaudit.checks.collectives.ending import DEADLINE, ERROR, EXIT, LOST, NETWORK, SILENT, Ending, Times
 from envaudit.checks.collectives.items import CollectivePlan
 from envaudit.checks.collectives.rounds import Rounds
 from envaudit.checks.collectives.watching import Round
@@ -66,11 +66,12 @@ def test_port_that_another_process_took_meanwhile_is_tried_again_with_others(
         assert made[tries - 1] is rounds._launch([range(4)], "all", CollectivePlan())
 
 
-def test_pairs_that_the_deadline_cuts_off_accuse_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [DEADLINE, EXIT, LOST, SILENT])
+def test_pairs_that_are_cut_off_accuse_nobody(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """They would be taken for bad links between ranks that pass with others."""
     main = ended([range(4)], {0: Ending(NETWORK)}, {})
     good = {rank: {GATHER: row("ok")} for rank in range(4)}
-    cut = Ending(DEADLINE)
+    cut = Ending(kind)
     pairs = [
         ended([(0, 3), (1, 2)], {0: None, 1: None}, good),
         ended([(0, 2), (1, 3)], {0: None, 1: None}, good),
