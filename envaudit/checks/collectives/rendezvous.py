@@ -77,8 +77,13 @@ class Trial:
         self._ends = time.monotonic() + seconds
         self._selector = selectors.DefaultSelector()
         self._open: Dict[Hashable, socket.socket] = {}
-        for key, address in addresses.items():
-            self._begin(key, address)
+        try:
+            for key, address in addresses.items():
+                self._begin(key, address)
+        except BaseException:
+            # No socket can be had, or this is no address.
+            self.close()
+            raise
 
     def step(self, seconds: float = 0.0) -> bool:
         """Looks, waiting at most so long; True when all are settled."""
