@@ -15,8 +15,8 @@ from typing import Any, List, Mapping, NoReturn, Optional, Tuple, Type
 
 from envaudit.control import codec
 from envaudit.control.clocks import pong
-from envaudit.control.failures import REFUSALS, HubLost, HubRefused, HubUnreachable
-from envaudit.control.joining import Joined, join
+from envaudit.control.failures import REFUSALS, HubLost, HubPortTaken, HubRefused, HubUnreachable
+from envaudit.control.joining import Joined, NotAHub, join
 from envaudit.control.listening import NoAddress, addresses_of
 from envaudit.control.stream import in_words
 
@@ -29,6 +29,9 @@ BEAT_S = 0.5
 _MAX_UNSENT_BYTES = 16 * codec.MAX_TO_HUB_BYTES
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.5
 _GOODBYE_S = 2.0
+# What answers otherwise than a hub at every try for so long has that port for good: a hub that is just
+# ending, or a program that looks for a free port, is gone before.
+_TAKEN_S = 15.0
 
 
 def connect(
@@ -53,6 +56,7 @@ def connect(
 
     Raises:
         HubUnreachable: no hub answered in time.
+        HubPortTaken: something else did, again and again; before the time is over.
         HubRefused: it answered, and does not take this member.
         ValueError: the facts are no JSON or too long.
     """
@@ -60,7 +64,9 @@ def connect(
     where = in_words(host, port)
     deadline = time.monotonic() + seconds
     pause_s, why = _FIRST_PAUSE_S, "no time to try"
+    taken_since: Optional[float] = None
     while True:
+        taken = True
         try:
             found = addresses_of(host, port, max(0.0, deadline - time.monotonic()))
         except NoAddress as error:
@@ -74,6 +80,15 @@ def connect(
                 return Client(joined, index, authenticated=bool(token))
             except OSError as error:
                 why = error.strerror or str(error) or "no answer"
+                taken = taken and isinstance(error, NotAHub)
+        taken_since = (taken_since or time.monotonic()) if taken else None
+        if taken_since is not None and time.monotonic() - taken_since >= _TAKEN_S:
+            raise HubPortTaken(
+                "this port is taken",
+                where=where,
+                why=f"for {_TAKEN_S:g} s {why}",
+                next_step="Name another port of the first node with --hub HOST:PORT.",
+            )
         left_s = deadline - time.monotonic()
         if left_s <= pause_s:
             time.sleep(max(0.0, left_s))

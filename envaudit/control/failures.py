@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envaudit.control import link
-from envaudit.errors import EXIT_INCOMPLETE, EnvauditError
+from envaudit.errors import EXIT_INCOMPLETE, EnvauditError, UsageError
 
 # What a hub's code means, in this side's own words.
 REFUSALS = {
@@ -22,6 +22,16 @@ class HubUnreachable(EnvauditError):
 
     exit_code = EXIT_INCOMPLETE
     meaning = "incomplete: the hub was not reached"
+
+
+class HubPortTaken(HubUnreachable):
+    """Something else than a hub has that port, and keeps it.
+
+    The first supervisor, which cannot listen there, ends with the same code.
+    """
+
+    exit_code = UsageError.exit_code
+    meaning = UsageError.meaning
 
 
 class HubRefused(EnvauditError):

@@ -20,6 +20,10 @@ _SILENT = "what listens there does not answer as a hub"
 _FOREIGN = "something else than a hub listens there"
 
 
+class NotAHub(OSError):
+    """Whoever listens there has answered, or hung up, as a hub never does."""
+
+
 class Joined(NamedTuple):
     """A connection to a hub of which this process is a member now."""
 
@@ -44,6 +48,7 @@ def join(
 
     Raises:
         HubRefused: a hub answered, and does not take this member.
+        NotAHub: something else answered.
         OSError: anything else.
     """
     deadline = time.monotonic() + seconds
@@ -108,10 +113,16 @@ class Handshake:
             HubRefused: the hub does not take this member.
             OSError: the connection is broken, or it is not one to a hub.
         """
-        self._stream.flush()
-        data = self._stream.take()
+        try:
+            self._stream.flush()
+            data = self._stream.take()
+        except ConnectionError as error:
+            # Whoever hangs up on words that it has not read.
+            if self.greeted:
+                raise
+            raise NotAHub(0, _SILENT) from error
         if data == b"":
-            raise OSError(0, _SILENT)
+            raise OSError(0, _SILENT) if self.greeted else NotAHub(0, _SILENT)
         if data and self._theirs is None:
             data = self._greet(data)
         if data:
@@ -129,12 +140,12 @@ class Handshake:
     def _greet(self, data: bytes) -> bytes:
         self._greeting += data
         if not codec.may_be_greeting(self._greeting):
-            raise OSError(0, _FOREIGN)
+            raise NotAHub(0, _FOREIGN)
         if len(self._greeting) < codec.GREETING_BYTES:
             return b""
         self._theirs = theirs = codec.greeting_of(self._greeting[: codec.GREETING_BYTES])
         if theirs is None or not theirs.is_hub:
-            raise OSError(0, _FOREIGN)
+            raise NotAHub(0, _FOREIGN)
         if theirs.version != codec.VERSION:
             self._refused(link.VERSION)
         key = codec.key_of(self._token, self._nonce, theirs.nonce)

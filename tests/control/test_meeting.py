@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -10,6 +11,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from envaudit.control.client import HubLost, HubUnreachable, connect
+from envaudit.control.failures import HubPortTaken
 from envaudit.control.hub import Hub, listen
 from envaudit.control.listening import listen_for_all
 from envaudit.control.meeting import Meeting, Seat
@@ -158,6 +160,53 @@ def test_port_where_something_silent_listens_is_unreachable_within_the_time() ->
         with pytest.raises(HubUnreachable, match="does not answer as a hub"):
             connect("127.0.0.1", silent.getsockname()[1], TOKEN, 1, "node1", {}, 0.7)
         assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.0 400 Bad Request\r\n\r\n", b""])
+def test_port_that_another_program_keeps_is_given_up_before_the_time(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the code of the first supervisor, which cannot listen there."""
+    monkeypatch.setattr("envaudit.control.client._TAKEN_S", 1.0)
+
+    def serve(listener: socket.socket) -> None:
+        try:
+            while True:
+                with listener.accept()[0] as foreign:
+                    foreign.sendall(answer)
+        except OSError:
+            pass
+
+    with listen("127.0.0.1", 0) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(HubPortTaken, match="this port is taken") as caught:
+            connect("127.0.0.1", listener.getsockname()[1], TOKEN, 1, "node1", {}, 30)
+        assert 1 <= time.monotonic() - began < 5
+        listener.shutdown(socket.SHUT_RDWR)
+    assert UsageError.exit_code == caught.value.exit_code
+    assert "--hub" in str(caught.value)
+
+
+def test_hub_that_begins_where_another_program_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last hub of the same job may still be ending."""
+    monkeypatch.setattr("envaudit.control.client._TAKEN_S", 5.0)
+    foreign = listen("127.0.0.1", 0)
+    port = foreign.getsockname()[1]
+
+    def follow() -> None:
+        for _ in range(3):
+            foreign.accept()[0].close()
+        foreign.close()
+        with contextlib.closing(Hub(listen("127.0.0.1", port), 1, TOKEN)) as hub:
+            assert [] == hub.join(20)
+            hub.poll(5)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    connect("127.0.0.1", port, TOKEN, 0, "node0", {}, 20).close()
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def fails(hub: Hub) -> None:
