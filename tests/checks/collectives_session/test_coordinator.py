@@ -139,6 +139,18 @@ def test_member_that_falls_silent_before_any_worker_is_named(pair: Pair) -> None
     assert ("silent", ["n1"]) == (pair.result["ended"]["kind"], pair.result["ended"]["nodes"])
 
 
+def test_member_that_wants_a_day_for_its_own_work_has_as_long_as_the_first_one_has(pair: Pair) -> None:
+    """It beats, and would keep all of them waiting."""
+    pair.here(0, before_s=1)
+    pair.here(1, before_s=86400)
+    pair.until(0, "col.go")
+    pair.clients[0].send("col.prepared", {})
+    began = time.monotonic()
+    pair.go_on(8)
+    assert time.monotonic() - began < 6
+    assert ("stuck", ["n1"]) == (pair.result["ended"]["kind"], pair.result["ended"]["nodes"])
+
+
 def launched_at(pair: Pair) -> Any:
     """Goes as far as the launch of workers; the order to the second member."""
     for index in range(2):
