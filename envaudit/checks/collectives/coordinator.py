@@ -170,7 +170,7 @@ class Coordinator:
     def _prepare(self) -> None:
         self.hub.broadcast("col.go", {"world": len(self.places), "hub": self.seated[0].node})
         told_s = {index: seat.here.before_s for index, seat in self.seated.items() if seat.here}
-        # All do the same, and the first one's word counts; where it does nothing, nobody keeps the others long.
+        # All do the same and the first one's word counts; where it does nothing, nobody keeps others long.
         seconds = (told_s[0] or min(max(told_s.values()), self.limits.total_s)) + self.limits.stall_s
         self.await_all(lambda seat: seat.prepared, seconds, "came to the end of what comes before")
 
