@@ -16,6 +16,7 @@ This is the controller's side, Python 3.10 and newer: the one-file form on a nod
 
 from __future__ import annotations
 
+import os
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
@@ -75,7 +76,7 @@ def snapshot(
     return found
 
 
-def diff(*sides: str | Snapshot | Fingerprint, **options: Any) -> Report:
+def diff(*sides: str | os.PathLike[str] | Snapshot | Fingerprint, **options: Any) -> Report:
     """What differs: two sides with equal nodes node by node, otherwise all nodes with each other.
 
     Args:
@@ -97,13 +98,14 @@ def diff(*sides: str | Snapshot | Fingerprint, **options: Any) -> Report:
     from envaudit.cli.loading import load
 
     began = time.monotonic()
-    texts = [each for each in sides if isinstance(each, str)]
+    given = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in sides]
+    texts = [each for each in given if isinstance(each, str)]
     asked = _options("diff", *(texts or ["-"]), **options)
     try:
         loaded = iter(load([parse(text) for text in texts], asked) if texts else ())
         named = [
             next(loaded) if isinstance(each, str) else _in_memory(each, number)
-            for number, each in enumerate(sides)
+            for number, each in enumerate(given)
         ]
         return compared(named, asked, began)
     except KeyboardInterrupt:
@@ -148,18 +150,28 @@ def _options(command: str, /, *positional: str, **chosen: Any) -> Namespace:
     arguments = []
     for name, value in chosen.items():
         option = f"--{name.replace('_', '-')}"
-        if name in ("format", "report", "verbose"):
+        if name in ("format", "report", "verbose", "help"):
             raise UsageError(
                 f"'{name}' is for the command line", next_step="envaudit.report has a module for each format."
             )
         if value is True:
             arguments.append(option)
         elif value is not None and value is not False:
-            values = [value] if isinstance(value, (str, int)) else list(value)
-            arguments += [f"{option}={each}" for each in values]
+            arguments += [f"{option}={each}" for each in _values(name, value)]
     options = parser_of(command).parse_args([*arguments, *positional])
     options.silent = True
     return options
+
+
+def _values(name: str, value: object) -> Sequence[str]:
+    """An option's value, or each of several, as it stands on a command line."""
+    if isinstance(value, os.PathLike):
+        return [os.fspath(value)]
+    if isinstance(value, (str, int, float)):
+        return [str(value)]
+    if isinstance(value, Iterable):
+        return [each for one in value for each in _values(name, one)]
+    raise UsageError(f"'{name}' takes a text, a number, a path or several of them, not {value!r:.80}")
 
 
 def _node_set(nodes: str | Iterable[str] | None) -> str | None:

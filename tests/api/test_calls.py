@@ -67,6 +67,13 @@ def test_diff_of_a_file_and_a_snapshot_keeps_their_order(own_folder: Path) -> No
     assert ("node02@a",) in [drift.reference for drift in envaudit.diff(DRIFTED, "a.json").drifts]
 
 
+def test_paths_stand_for_their_names(own_folder: Path) -> None:
+    """As a reference, and as an option."""
+    write_snapshot_file("a.json", HEALTHY, captured_at=CAPTURED_AT, tool=TOOL)
+    (own_folder / "envaudit.toml").write_text("[gate]\n")
+    assert "a.json" == envaudit.diff(Path("a.json"), DRIFTED, config=own_folder / "envaudit.toml").reference
+
+
 def test_diff_takes_the_options_of_the_command() -> None:
     """By the same words, with the same meaning."""
     assert "PASS" == envaudit.diff(HEALTHY, DRIFTED, only=["torch/*"]).verdict.name
@@ -101,6 +108,9 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
         (lambda: envaudit.snapshot("node[01-"), "node set"),
         (lambda: envaudit.snapshot(tags="no tag"), "tag"),
         (lambda: envaudit.snapshot(timeout="soon"), "--timeout"),
+        (lambda: envaudit.snapshot(timeout=2.5), "--timeout"),
+        (lambda: envaudit.snapshot(timeout=object()), "'timeout' takes a text"),
+        (lambda: envaudit.gate(help=True), "'help' is for the command line"),
         (lambda: envaudit.gate(prolog=True), "takes no 'prolog'"),
     ],
 )
