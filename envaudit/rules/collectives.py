@@ -320,15 +320,15 @@ def _after(run: Collectives) -> Tuple[str, ...]:
 
 
 def _suspect(run: Collectives, suspect: Suspect) -> str:
-    """`rank 3 (node02) sends wrong values`, `one of rank 0 (node01), rank 1 (node02)`."""
+    """`rank 3 (node02)`, `probably the link between ...`, `one of rank 0 (node01), rank 1 (node02)`."""
     if suspect.link:
         who = "the link between " + " and ".join(run.words_of(rank) for rank in suspect.link)
     elif len(suspect.ranks) == 1:
         who = run.words_of(suspect.ranks[0])
     else:
-        who = "one of " + ", ".join(run.words_of(rank) for rank in suspect.ranks[:_NAMED_RANKS])
-    kind = suspect.kind.replace("_", " ")
-    return f"{who} ({kind})" if kind else who
+        # That says by itself that it is not sure.
+        return "one of " + ", ".join(run.words_of(rank) for rank in suspect.ranks[:_NAMED_RANKS])
+    return who if suspect.sure else f"probably {who}"
 
 
 def _case_line(run: Collectives, case: Case) -> str:

@@ -217,23 +217,27 @@ def _by_sums(world: int, outcomes: Outcomes) -> List[Suspect]:
             if residual.get("kind") and len(residual["ranks"]) == 1:
                 (rank,) = residual["ranks"]
                 accused.setdefault(int(rank), f"{name} is wrong by its contribution ({residual['kind']})")
-    alone = _alone(outcomes)
-    if not accused and alone is not None and world > 2:
-        accused[alone] = "its results are wrong where every other rank's are right"
+    spoilt = _spoilt(outcomes)
+    sure = True
+    if not accused and len(spoilt) == 1 and world > 2:
+        (rank,) = spoilt
+        accused[rank] = "its results are wrong where every other rank's are right"
+        # Once alone, it may be the last hop that reached it.
+        sure = spoilt[rank] > 1
     if len(accused) != 1:
         return []
     ((rank, how),) = accused.items()
-    return [Suspect(RANK, (rank,), None, True, how)]
+    return [Suspect(RANK, (rank,), None, sure, how)]
 
 
-def _alone(outcomes: Outcomes) -> Optional[int]:
-    """The one rank where collectives came out wrong that are checked at all of them alike."""
-    spoilt: Set[int] = set()
+def _spoilt(outcomes: Outcomes) -> Dict[int, int]:
+    """At which ranks collectives came out wrong that are checked at all of them alike, and how many."""
+    spoilt: Dict[int, int] = {}
     for rank, rows in outcomes.items():
         for name, row in rows.items():
             if row["status"] == "wrong" and item_of(name).op in (names.ALL_REDUCE, names.DDP):
-                spoilt.add(rank)
-    return spoilt.pop() if len(spoilt) == 1 else None
+                spoilt[rank] = spoilt.get(rank, 0) + 1
+    return spoilt
 
 
 def _by_pairs(results: Mapping[Pair, Any], decided: bool = False) -> List[Suspect]:

@@ -110,8 +110,11 @@ def test_residuals_that_contradict_each_other_name_nobody() -> None:
 
 
 def test_rank_that_alone_is_wrong_is_named() -> None:
-    """The others have the right sum."""
+    """The others have the right sum. Once alone, it may be what brought it to that rank last."""
     rows = {rank: {SUM: wrong() if rank == 3 else OK} for rank in range(4)}
+    assert [(RANK, (3,), False)] == brief(name_culprits(4, rows, matrices(4, ())))
+    for rank, row in rows.items():
+        row["all_reduce/max/fp32/1021+0"] = wrong() if rank == 3 else OK
     assert [(RANK, (3,), True)] == brief(name_culprits(4, rows, matrices(4, ())))
 
 
