@@ -16,6 +16,8 @@ FORWARDED = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH),
 )
+# Of these, once the command has ended, each would end this process before it can pass the code on.
+_PAST = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 # sigaction(2): a signal of the kernel's, such as the terminal's for Ctrl-C.
 _SI_KERNEL = 0x80
 # prctl(2)
@@ -53,13 +55,20 @@ def run(argv: Sequence[str]) -> Ended:
 
     A signal for this process goes to the command. On a terminal the command stays in the terminal's
     group, which has Ctrl-C from the kernel already; elsewhere it has a group of its own, so that what
-    is sent to this process' group reaches it once. It ends with this process, whatever ends that.
+    is sent to this process' group reaches it once. It is told to end (SIGTERM) when this process does,
+    whatever ends that.
+
+    What is sent once it has ended is for nobody, and must not change the code: SIGHUP, SIGUSR1, SIGUSR2 and
+    SIGALRM are ignored from then on.
     """
     on_terminal = _is_foreground()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     try:
         try:
-            process = subprocess.Popen(argv, preexec_fn=_prepared(before, os.getpid(), not on_terminal))
+            # Descriptors that the caller has opened for it are the command's: `envaudit run -- CMD 3>log`.
+            process = subprocess.Popen(
+                argv, close_fds=False, preexec_fn=_prepared(before, os.getpid(), not on_terminal)
+            )
         except (FileNotFoundError, NotADirectoryError) as error:
             return Ended(NOT_FOUND, started=False, why=f"{argv[0]}: {error.strerror}")
         except OSError as error:
@@ -69,6 +78,10 @@ def run(argv: Sequence[str]) -> Ended:
             of_terminal = on_terminal and told.si_code == _SI_KERNEL
             if told.si_signo != signal.SIGCHLD and not of_terminal:
                 _send(process, told.si_signo)
+        for number in _PAST:
+            signal.signal(number, signal.SIG_IGN)
+        while signal.sigtimedwait(FORWARDED, 0) is not None:
+            pass  # came too late for it
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     code = process.returncode

@@ -74,12 +74,29 @@ def run() -> NoReturn:
     # A command is short-lived and makes few cycles: looking for them while modules are imported
     # costs a twentieth of `envaudit snapshot`.
     gc.set_threshold(100_000)
+    _open_closed_streams()
     code = main()
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """/dev/null for each standard stream that this process was started without (`2>&-`, some daemons).
+
+    Otherwise the next file that is opened takes its number, and what is printed ends up in it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != number:
+            os.dup2(null, number)
+            os.close(null)
+        os.set_inheritable(number, True)
+        setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _dispatch(arguments: List[str]) -> int:

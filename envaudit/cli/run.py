@@ -75,16 +75,19 @@ def execute(options: argparse.Namespace) -> int:
     if not ended.started:
         _say(f"{ended.why}; the command was not started")
         return ended.code
-    record.update(
-        ended_at=time.strftime(_TIME, time.gmtime()), exit_code=ended.code, signal=ended.signal or None
-    )
-    watched.tell()
+    # Whatever becomes of the record, the code is the command's.
     try:
+        record.update(
+            ended_at=time.strftime(_TIME, time.gmtime()), exit_code=ended.code, signal=ended.signal or None
+        )
+        watched.tell()
         _keep(asked, record, options.tag if ended.code == 0 else FAILED)
     except KeyboardInterrupt:
         _say("interrupted; the run is not recorded")
     except EnvauditError as error:
         _say(f"the run is not recorded: {error}")
+    except Exception as error:
+        _say(f"the run is not recorded: {type(error).__name__}: {error}")
     return ended.code
 
 

@@ -115,6 +115,55 @@ def test_run_forwards_what_its_process_group_is_sent_once(folder: Folder) -> Non
     assert (9, "told\n") == (process.returncode, out)
 
 
+@pytest.mark.parametrize("late", ["INT TERM", "HUP USR1", "QUIT USR2 ALRM"])
+def test_run_passes_the_code_through_though_signals_come_too_late(folder: Folder, late: str) -> None:
+    """They were sent while the command lived, and reach this process when it has ended."""
+    kills = "; ".join(f"kill -{name} $run" for name in late.split())
+    script = f"run=$PPID; echo begun; kill -STOP $run; {kills}; (sleep 1; kill -CONT $run) & exit 7"
+    process = start(folder, "sh", "-c", script)
+    _, err = process.communicate(timeout=60)
+    assert 7 == process.returncode, err
+    assert f"{NODE}@failed is" in err
+
+
+def test_run_passes_the_code_through_though_its_folder_has_gone(folder: Folder) -> None:
+    """A job may remove where it ran; no record can be kept, and the code is the command's."""
+    (folder.path / "scratch").mkdir()
+    process = subprocess.run(
+        [sys.executable, "-m", "envaudit", "run", *GATE, "--", "sh", "-c", "rm -r ../scratch; exit 6"],
+        cwd=folder.path / "scratch",
+        env=folder.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 6 == process.returncode
+    assert "the run is not recorded: " in process.stderr
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
+def test_run_without_a_standard_stream_runs_the_command(folder: Folder, closed: str) -> None:
+    """As a daemon may start it; nothing that is printed ends up in a file that took the stream's number."""
+    words = f"'{sys.executable}' -m envaudit run {' '.join(GATE)} -- sh -c 'touch ran; exit 7' {closed}"
+    done = subprocess.run(
+        ["sh", "-c", words], cwd=folder.path, env=folder.environment, check=False, timeout=60
+    )
+    assert 7 == done.returncode
+    assert (folder.path / "ran").exists()
+    assert 0 == folder.run("store", "verify").code
+
+
+def test_run_hands_open_files_and_standard_input_to_the_command(folder: Folder) -> None:
+    """As if it stood in this process' place: `envaudit run -- CMD <data 3>log`."""
+    words = f"echo data | '{sys.executable}' -m envaudit run {' '.join(GATE)} -- sh -c 'cat >&3' 3>log"
+    done = subprocess.run(
+        ["sh", "-c", words], cwd=folder.path, env=folder.environment, check=False, timeout=60
+    )
+    assert 0 == done.returncode
+    assert "data\n" == (folder.path / "log").read_text()
+
+
 def test_run_that_is_killed_leaves_no_command(folder: Folder) -> None:
     """The kernel ends it with its parent."""
     process = start(folder, "sh", "-c", "echo begun; echo $$ >pid; exec sleep 60")
