@@ -30,7 +30,7 @@ from envaudit.checks.collectives.rendezvous import reach
 from envaudit.checks.collectives.result import blank_result
 from envaudit.checks.collectives.rounds import Rounds
 from envaudit.checks.collectives.watching import Round
-from envaudit.control.hub import Event, Hub
+from envaudit.control.hub import GOODBYE, Event, Hub
 
 _TICK_S = 0.1
 # The hub's own loop did not run for so long: the machine was stopped, and nobody is late for that.
@@ -271,7 +271,8 @@ class Coordinator:
             self._lose(seat, f"it says what no supervisor says ({event.kind})")
 
     def _lose(self, seat: Seated, why: str) -> None:
-        seat.left = seat.left or why or "its connection ended"
+        told = "it left before the end" if why == GOODBYE else why
+        seat.left = seat.left or told or "its connection ended"
         if self.round is not None:
             self.round.lose(seat.ranks, seat.left)
 
@@ -336,13 +337,17 @@ class Coordinator:
         return Ending(endings.MISSING, tuple(missing), nodes, (), text)
 
     def _unreachable(self, first: int, failed: Sequence[Tuple[int, int, str]]) -> Ending:
-        """The nodes at fault: those that fail one way or both, or the first one where nobody reaches it."""
+        """The nodes at fault: those that fail one way or both, or the first one where nobody reaches it.
+
+        Of two nodes either may keep the other out.
+        """
         indices = sorted({index if index != first else other for index, other, _ in failed})
         index, other, why = failed[0]
-        nodes = tuple(dict.fromkeys(self.seated[each].node for each in indices))
-        if len(indices) == len(self.seated) - 1 and len(indices) > 1:
-            nodes = (self.seated[first].node,)
+        if len(self.seated) == 2:
+            indices = sorted(self.seated)
+        elif len(indices) == len(self.seated) - 1:
             indices = [first]
+        nodes = tuple(dict.fromkeys(self.seated[each].node for each in indices))
         text = (
             f"{self.seated[index].node} cannot reach {self.seated[other].node} at "
             f"{self.addresses[other]}: {why} (a port that the kernel chose; a firewall?)"

@@ -74,7 +74,7 @@ class Member:
         self._before = _Aside(before) if before else None
         self._before_s = before_s if before else 0.0
         self._selector = selectors.DefaultSelector()
-        self._cache = os.path.join(tempfile.gettempdir(), f"envaudit-collectives-{os.urandom(8).hex()}")
+        self._cache = os.path.join(_folder(), f"envaudit-collectives-{os.urandom(8).hex()}")
         self._workers = Workers(started, self._selector, self._cache, self._send)
         self._door: Optional[Door] = None
         self._trial: Optional[Trial] = None
@@ -244,6 +244,14 @@ class _Aside:
             self._call()
         except BaseException as error:
             self._raised.append(error)
+
+
+def _folder() -> str:
+    """Where a folder for what compilers make may be; only they need it."""
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:
+        return "/tmp"
 
 
 def _ends_of(fd: int) -> Tuple[Tuple[str, int], Tuple[str, int]]:

@@ -151,6 +151,36 @@ def test_member_that_wants_a_day_for_its_own_work_has_as_long_as_the_first_one_h
     assert ("stuck", ["n1"]) == (pair.result["ended"]["kind"], pair.result["ended"]["nodes"])
 
 
+def test_port_between_two_nodes_that_is_shut_names_both(pair: Pair) -> None:
+    """The firewall may be the one's that is not reached, or the other's."""
+    for index in range(2):
+        pair.here(index)
+    for index in range(2):
+        pair.until(index, "col.go")
+        pair.clients[index].send("col.prepared", {})
+    for index in range(2):
+        pair.until(index, "col.door")
+        pair.clients[index].send("col.door", {"port": pair.port, "stores": [1]})
+    for index, failed in enumerate(({}, {"0": "no answer in 0.5 s"})):
+        pair.until(index, "col.try")
+        pair.clients[index].send("col.tried", {"failed": failed})
+    pair.go_on(4)
+    ended = pair.result["ended"]
+    assert ("unreachable", [0, 1], ["n0", "n1"]) == (ended["kind"], ended["ranks"], ended["nodes"])
+    assert "n1 cannot reach n0" in ended["text"]
+
+
+def test_member_that_leaves_early_is_told_so_in_words(pair: Pair) -> None:
+    """Somebody ended its command."""
+    pair.here(0)
+    pair.clients[1].close(0.5)
+    pair.beating = {0}
+    pair.go_on(4)
+    ended = pair.result["ended"]
+    assert ("lost", ["n1"]) == (ended["kind"], ended["nodes"])
+    assert "it left before the end" in ended["text"]
+
+
 def launched_at(pair: Pair) -> Any:
     """Goes as far as the launch of workers; the order to the second member."""
     for index in range(2):
