@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from envaudit.checks.collectives import items as names
 from envaudit.checks.collectives.calls import LIST, TENSOR
+from envaudit.checks.collectives.ending import OTHER_CALLS
 from envaudit.checks.collectives.items import Item
 from envaudit.checks.collectives.reference import torch_dtype
 from envaudit.checks.readiness import last_line
@@ -80,9 +81,7 @@ class Abilities:
             return
         theirs = bytes(store.get(_KEY)).decode("utf-8", "replace")
         if theirs != own:
-            raise Disagreement(
-                f"{self._backend} here takes other calls than at rank 0: {_apart(own, theirs)}"
-            )
+            raise Disagreement(f"{self._backend} here {OTHER_CALLS}: {_apart(own, theirs)}")
 
     def judged(self, wanted: Sequence[Item]) -> List[Item]:
         """The items, with a reason on those that the backend does not take."""

@@ -33,6 +33,9 @@ READY = 0
 # What a rank says that has no torch (`rank.py`). Where all say so there is nothing to test.
 NO_TORCH = "torch is not installed there"
 
+# What a rank says whose backend takes other calls than the first rank's (`abilities.py`).
+OTHER_CALLS = "takes other calls than rank 0's"
+
 # How long after the first loud sign others are waited for: which of two ranks died first is told by what
 # arrives within this time, not by what arrives first.
 SETTLE_S = 0.5
@@ -178,6 +181,9 @@ def _own_exception(sights: Sequence[Sight], now: float, times: Times) -> Optiona
         if any(now - sight.moved_at <= times.start_s for sight in open_still):
             # Whether torch is there is soon known of all, and decides whose lack it is.
             return None
+    if 2 * sum(OTHER_CALLS in sight.error for sight in own) > len(sights) > 2:
+        # Each of them was held against the first: most of them are not odd.
+        return _ending(ERROR, sights[:1], f"its backend takes other calls than {ranks_text(own)}'s")
     return _ending(ERROR, own, f"{own[0].error} {_place(own[0])}")
 
 

@@ -9,6 +9,7 @@ import pytest
 from envaudit.checks.collectives.ending import (
     IMPORTED,
     NO_TORCH,
+    OTHER_CALLS,
     STARTING,
     Ending,
     Sight,
@@ -81,6 +82,14 @@ def test_exception_of_its_own_comes_before_those_about_peers() -> None:
     """Two ranks may have one each."""
     errors = [sight(0, error=PEER), sight(1, error="ValueError: no"), sight(2, error="ValueError: no")]
     assert ("error", (1, 2), (0,)) == named(*errors)
+
+
+def test_first_rank_is_the_odd_one_where_most_take_other_calls_than_it() -> None:
+    """Each of them was held against it; of two ranks nobody knows."""
+    told = f"gloo here {OTHER_CALLS}: all_reduce/sum/e4m3"
+    assert ("error", (0,), (1, 2)) == named(sight(0), sight(1, error=told), sight(2, error=told))
+    assert ("error", (2,), (0, 1)) == named(sight(0), sight(1), sight(2, error=told))
+    assert ("error", (1,), (0,)) == named(sight(0), sight(1, error=told))
 
 
 def starting(rank: int, **seen: Any) -> Sight:
