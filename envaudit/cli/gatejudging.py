@@ -6,7 +6,7 @@ import argparse
 import json
 import time
 from dataclasses import replace
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit._version import __version__
 from envaudit.cli import asking, compiled
@@ -19,8 +19,13 @@ from envaudit.model import Drift, Fingerprint, Missing, Verdict, split_path
 from envaudit.model.checked import checked_devices
 from envaudit.model.clockoffset import NOTE as OFFSET
 from envaudit.model.clockoffset import SECTION as CLOCK
+from envaudit.model.nodeset import fold
+from envaudit.model.printing import printable
 from envaudit.report import Report, Stage
 from envaudit.rules import Evidence, Policy, all_rules, judge
+
+# Of what a process says that it judges by.
+_FORM_CHARACTERS = 400
 
 
 class Held(NamedTuple):
@@ -63,6 +68,38 @@ def refuse_others(options: argparse.Namespace) -> None:
                 f"--{name.replace('_', '-')} is for a controller that asks nodes, not for a launch itself",
                 next_step="Leave it out, or run 'envaudit gate' outside of the launch.",
             )
+
+
+def own_form() -> Dict[str, Any]:
+    """What this process judges by, as the others are told it: version, and what was compiled in."""
+    return {"tool": __version__, "compiled": list(compiled.description())}
+
+
+def refuse_other_forms(members: Iterable[Tuple[str, Mapping[str, Any]]]) -> None:
+    """Refuse a launch whose processes would be held to different things: one node has an older file.
+
+    Args:
+        members: node and hello of each.
+
+    Raises:
+        UsageError: naming the nodes whose form is not this process' own.
+    """
+    own = own_form()
+    others: Dict[str, str] = {}
+    for node, hello in members:
+        said = {key: hello.get(key) for key in own}
+        if said != own:
+            words = said["compiled"] if isinstance(said["compiled"], list) else []
+            parts = "; ".join(map(str, words)) or "nothing compiled in"
+            others.setdefault(node, f"version {said['tool']}, {parts}")
+    if others:
+        ours = f"version {own['tool']}, {'; '.join(own['compiled']) or 'nothing compiled in'}"
+        theirs = next(iter(others.values()))[:_FORM_CHARACTERS]
+        raise UsageError(
+            f"{fold(others)} would judge by something else than the first process",
+            why=f"{printable(theirs)}, not {ours}",
+            next_step="Put the same one-file form on every node.",
+        )
 
 
 def held_by(options: argparse.Namespace) -> Held:

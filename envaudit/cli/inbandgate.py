@@ -124,7 +124,7 @@ class _Gate:
 
     def _meet(self) -> int:
         launch = self.launch
-        hello = {"reads": self.own is not None, "tool": __version__, "compiled": list(compiled.description())}
+        hello = {"reads": self.own is not None, **gatejudging.own_form()}
         with Meeting(launch.seat, self._token(), hello, self.limits.join_s, self._conduct) as meeting:
             attendant = Attendant(meeting.client, {})
             if self.own is not None:
@@ -236,6 +236,7 @@ class _Gate:
             known += [s for each in self.held.baseline.by_node.values() for s in each.sections.values()]
         gathering = Gathering(hub, known, __version__)
         began = time.monotonic()
+        gatejudging.refuse_other_forms((member.node, member.hello) for member in hub.members.values())
         gathering.gather(_SAY_S)
         words = f"{len(gathering.nodes)} read, {gathering.asked} sections asked for"
         self.stages.append(Stage("nodes", words, time.monotonic() - began))

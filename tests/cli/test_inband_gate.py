@@ -56,15 +56,17 @@ class Launch:
         self._words = words
         self._port = _free_port()
 
-    def start(self, rank: int, variables: Mapping[str, str] | None = None) -> None:
-        """One rank."""
+    def start(
+        self, rank: int, variables: Mapping[str, str] | None = None, one_file: Path | None = None
+    ) -> None:
+        """One rank, perhaps of another one-file form than the others."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self._count, "LOCAL_WORLD_SIZE": self._count}
         environ.update({name: str(value) for name, value in place.items()})
         environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(self._port), OMP_NUM_THREADS="1")
         environ.update(variables or {})
         self.processes[rank] = subprocess.Popen(
-            [self._python, str(self._one_file), "gate", *self._words],
+            [self._python, str(one_file or self._one_file), "gate", *self._words],
             cwd=self._one_file.parent,
             env=environ,
             stdout=subprocess.PIPE,
@@ -132,6 +134,22 @@ def test_rank_that_never_comes_makes_all_others_incomplete(one_file: Path, launc
     document = json.loads(ended[0][1])
     assert ["rank2"] == list(document["missing"])
     assert [["rank2"]] == [finding["nodes"] for finding in document["findings"] if finding["rule"] == "EA901"]
+
+
+def test_ranks_of_different_one_file_forms_come_to_no_verdict(
+    one_file: Path, launches: list[Launch], tmp_path: Path
+) -> None:
+    """A stale file on one node, perhaps the first one's, whose lock and policy all would be held to."""
+    stale = tmp_path / "envaudit.pyz"
+    stale.write_bytes(build_bundle())
+    launch = Launch(one_file, 2, sys.executable, "--no-check")
+    launches.append(launch)
+    launch.start(0, one_file=stale)
+    launch.start(1)
+    ended = launch.end()
+    assert [2, 2] == [code for code, _, _ in ended.values()], ended
+    assert "would judge by something else than the first process (version" in ended[0][2]
+    assert "PASS" not in ended[0][1]
 
 
 def test_rank_that_is_killed_while_all_meet_is_told_by_the_others(
