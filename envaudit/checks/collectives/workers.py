@@ -24,6 +24,9 @@ EVERY_S = 0.25
 # Below the limit of a frame (control/codec.py), with room for what is around it.
 _LINES_BYTES = 1 << 18
 
+# A process that is gone and said nothing for so long has said all: its pipe has no end to tell it.
+_HELD_OPEN_S = 0.5
+
 # What PyTorch and its libraries do when a peer is gone (torch.distributed, "Other NCCL environment
 # variables"); what the user has set stays.
 _ENVIRONMENT = {
@@ -118,9 +121,12 @@ class Workers:
         moved = {str(each.key): each.progress for each in self._workers.values() if each.moved}
         if moved:
             self._send("col.progress", {"round": self._round, "at": moved})
-        for worker in self._workers.values():
+        for worker in list(self._workers.values()):
             worker.moved = False
             self._hand_on(worker)
+            if now - worker.heard_at > _HELD_OPEN_S and worker.process.poll() is not None:
+                # Something that a start-up file of its environment has started holds its pipes open.
+                self._ended(worker)
 
     def end_all(self) -> None:
         """No worker is left."""

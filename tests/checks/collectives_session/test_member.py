@@ -92,7 +92,23 @@ def test_worker_that_says_what_none_says_is_gone_and_its_supervisor_goes_on(
     worker = tmp_path / "python"
     worker.write_text(f"#!/bin/sh\ncat {tmp_path}/said\nexec sleep 5\n")
     worker.chmod(0o755)
+    (gone,) = gone_of(worker)
+    assert (0, told) == (gone["key"], gone["exit"])
+
+
+def test_worker_that_is_killed_while_its_child_holds_its_pipes_is_gone_at_once(tmp_path: Path) -> None:
+    """No pipe tells its end; silence would, much later."""
+    worker = tmp_path / "python"
+    worker.write_text("#!/bin/sh\nsleep 4 &\nkill -9 $$\n")
+    worker.chmod(0o755)
+    began = time.monotonic()
+    (gone,) = gone_of(worker)
+    assert time.monotonic() - began < 3.5
+    assert "SIGKILL" in gone["exit"]
+
+
+def gone_of(worker: Path) -> list[dict[str, Any]]:
+    """What the hub hears of the end of a worker under this interpreter."""
     room = Room("col.launch", LAUNCH, until="col.gone")
     room.result(str(worker))
-    (gone,) = [body for kind, body in room.heard if kind == "col.gone"]
-    assert (0, told) == (gone["key"], gone["exit"])
+    return [body for kind, body in room.heard if kind == "col.gone"]
