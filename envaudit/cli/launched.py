@@ -20,6 +20,8 @@ HOLDER, NOTE = "host", "run"
 _JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID", "K8S_JOB_NAME")
 _WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _MAX_WORLD = 1 << 20
+# Of a command in a line that says what changed.
+_SHOWN_CHARACTERS = 160
 _NUMBER = re.compile(r"\d{1,9}\Z", re.ASCII)
 # Options of launchers that say how many ranks there are; those of torchrun are multiplied.
 _NODES, _LOCAL = ("--nnodes",), ("--nproc-per-node", "--nproc_per_node")
@@ -78,7 +80,9 @@ def _differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str
         ("dirty", "local changes"),
     ):
         if was.get(key) != now.get(key):
-            yield f"{word}: {_value(was.get(key))} → {_value(now.get(key))}"
+            before, after = _value(was.get(key)), _value(now.get(key))
+            before, after = _apart(before, after) if key == "command" else (before, after)
+            yield f"{word}: {before} → {after}"
     files, later = was.get("files"), now.get("files")
     if isinstance(files, dict) and isinstance(later, dict):
         for name in sorted({*files, *later}):
@@ -92,6 +96,29 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)
+
+
+def _apart(before: str, after: str) -> Tuple[str, str]:
+    """Two commands without the words that both begin and end with, where they are long."""
+    if len(before) + len(after) <= _SHOWN_CHARACTERS:
+        return before, after
+    first, second = before.split(" "), after.split(" ")
+    alike = 0
+    while alike < min(len(first), len(second)) and first[alike] == second[alike]:
+        alike += 1
+    # The program, and the option of which this is the value, say what the words are.
+    begin = max(1, alike - 1)
+    end = 0
+    while end < min(len(first), len(second)) - begin and first[-1 - end] == second[-1 - end]:
+        end += 1
+    return _between(first, begin, end), _between(second, begin, end)
+
+
+def _between(words: Sequence[str], begin: int, end: int) -> str:
+    inside = " ".join(words[begin : len(words) - end])
+    cut = f"{inside[:_SHOWN_CHARACTERS]}..." if len(inside) > _SHOWN_CHARACTERS else inside
+    text = f"{words[0][:_SHOWN_CHARACTERS]}{' ...' if begin > 1 else ''} {cut}".rstrip()
+    return f"{text} ..." if end and not cut.endswith("...") else text
 
 
 def _digest(value: object) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from envaudit.cli import launched
 from envaudit.cli.thisnode import this_node
+from envaudit.model import Fingerprint, Section
 from tests.cli.conftest import Ended, Folder
 
 NODE = this_node()
@@ -265,6 +266,27 @@ def test_world_of_a_launch_is_what_its_launcher_says(
 ) -> None:
     """By options before variables; not known is None."""
     assert ranks == launched.world_of(argv, variables)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ("a.py --lr 1", "b.py", "a.py --lr 1 → b.py"),
+        (
+            f"torchrun {'-x 1 ' * 60}--lr 0.1 {'-y 2 ' * 60}end",
+            f"torchrun {'-x 1 ' * 60}--lr 0.2 {'-y 2 ' * 60}end",
+            "torchrun ... --lr 0.1 ... → torchrun ... --lr 0.2 ...",
+        ),
+        (f"run {'x ' * 200}", f"run {'x ' * 200}more", "run ... x → run ... x more"),
+        ("a" * 4000, "b", f"{'a' * 160} → b"),
+    ],
+)
+def test_change_of_a_command_is_told_by_the_words_that_differ(before: str, after: str, shown: str) -> None:
+    """A command may have thousands of characters, and one of them is what changed."""
+    host = Section("host", 1, "ok", {}, {})
+    node = Fingerprint("n1", "probe", "2026-11-30T10:00:00Z", "0", {"host": host})
+    sides = [launched.with_launch(node, {"command": command}) for command in (before.strip(), after)]
+    assert [f"command: {shown}"] == launched.changes(sides[:1], sides[1:])
 
 
 def test_run_shown_redacted_names_neither_people_nor_places(folder: Folder) -> None:
