@@ -89,6 +89,7 @@ def _guarded(arguments: Sequence[str]) -> Outcome:
 
     for each in _SIGNALS:
         signal.signal(each, leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     signal.setitimer(signal.ITIMER_REAL, WATCHDOG_S)
     said = bytearray()
     while len(said) < _ANSWER_BYTES:

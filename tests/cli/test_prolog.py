@@ -351,6 +351,26 @@ def test_prolog_whose_output_is_closed_tells_a_fault_by_its_code(node: Node) -> 
     assert 1 == process.wait(30)
 
 
+def test_prolog_started_without_standard_streams_tells_a_fault_by_its_code(node: Node) -> None:
+    """Its own pipe must not take their numbers."""
+    node.set(gpu3__remapped="0,1,0,1")
+    assert 1 == node.run(before=("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"))[0]
+
+
+def test_prolog_with_a_hanging_driver_ends_though_its_signals_are_blocked(node: Node) -> None:
+    """As whoever starts it may have left them."""
+    node.set(**{"return.nvmlInit": "hang"})
+    blocked = (
+        "import os, signal, sys; signal.pthread_sigmask(0, range(1, 32)); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    process = node.start(before=(sys.executable, "-c", blocked))
+    os.kill(_child_of(process.pid), signal.SIGSTOP)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=8)
+    assert 0 == process.returncode
+    assert "ended by SIGTERM" in err
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts take root")
 def test_prolog_on_a_read_only_root_without_run_judges(node: Node) -> None:
     """Nothing is written to a disk: a whole node is read-only, /run and /tmp are empty and read-only too."""
