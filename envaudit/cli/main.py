@@ -44,6 +44,9 @@ COMMANDS: Dict[str, str] = {
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one command and give its exit code; errors are printed, never raised."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # Where whoever started this ignores it, as some daemons do, the kernel forgets how children ended.
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if _is_prolog(arguments):
         return _prolog(arguments)
     signal.signal(signal.SIGTERM, _interrupt)

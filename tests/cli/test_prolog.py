@@ -357,6 +357,13 @@ def test_prolog_started_without_standard_streams_tells_a_fault_by_its_code(node:
     assert 1 == node.run(before=("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"))[0]
 
 
+def test_prolog_tells_a_fault_where_ends_of_children_were_ignored(node: Node) -> None:
+    """SIGCHLD as some daemons leave it."""
+    node.set(gpu3__remapped="0,1,0,1")
+    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, 1); os.execv(sys.argv[1], sys.argv[1:])"
+    assert (1, f"{FAULT}\n", "") == node.run(before=(sys.executable, "-c", ignoring))
+
+
 def test_prolog_with_a_hanging_driver_ends_though_its_signals_are_blocked(node: Node) -> None:
     """As whoever starts it may have left them."""
     node.set(**{"return.nvmlInit": "hang"})

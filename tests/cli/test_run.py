@@ -155,6 +155,23 @@ def test_run_without_a_standard_stream_runs_the_command(folder: Folder, closed: 
     assert 0 == folder.run("store", "verify").code
 
 
+def test_run_passes_the_code_through_where_ends_of_children_were_ignored(folder: Folder) -> None:
+    """SIGCHLD as some daemons leave it: the kernel would forget the code."""
+    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, 1); os.execv(sys.argv[1], sys.argv[1:])"
+    words = [sys.executable, "-m", "envaudit", "run", *GATE, "--", "sh", "-c", "exit 7"]
+    done = subprocess.run(
+        [sys.executable, "-c", ignoring, *words],
+        cwd=folder.path,
+        env=folder.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert 7 == done.returncode
+    assert f"{NODE}@failed is" in done.stderr
+
+
 def test_run_hands_open_files_and_standard_input_to_the_command(folder: Folder) -> None:
     """As if it stood in this process' place: `envaudit run -- CMD <data 3>log`."""
     words = f"echo data | '{sys.executable}' -m envaudit run {' '.join(GATE)} -- sh -c 'cat >&3' 3>log"
