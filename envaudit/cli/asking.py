@@ -108,14 +108,21 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
     pings = getattr(options, "pings", None)
     if pings is not None:
         request = request._replace(pings=pings)
-    transport.begin(targets)
-    from envaudit.transport import gather
+    try:
+        transport.begin(targets)
+        from envaudit.transport import gather
 
-    # A caller of the Python API is no terminal, whatever its standard error is.
-    seen = not getattr(options, "silent", False)
-    shown = shown_progress(len(targets) if seen else 0)
-    with shown as progress, _shown_files(request, local=local and seen) as asked:
-        return gather(transport, targets, asked, progress, meanwhile=_LATER)
+        # A caller of the Python API is no terminal, whatever its standard error is.
+        seen = not getattr(options, "silent", False)
+        shown = shown_progress(len(targets) if seen else 0)
+        with shown as progress, _shown_files(request, local=local and seen) as asked:
+            return gather(transport, targets, asked, progress, meanwhile=_LATER)
+    except BaseException:
+        # Ctrl-C may come when an interpreter has been started and `gather` does not know of it yet.
+        from envaudit.transport.program import end_all
+
+        end_all()
+        raise
 
 
 @contextmanager

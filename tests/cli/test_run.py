@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -180,6 +181,54 @@ def test_run_hands_open_files_and_standard_input_to_the_command(folder: Folder) 
     )
     assert 0 == done.returncode
     assert "data\n" == (folder.path / "log").read_text()
+
+
+def test_run_on_a_terminal_leaves_ctrl_c_to_the_command(folder: Folder) -> None:
+    """The terminal sends it to both; the command hears of it once, and its code is passed on."""
+    script = "trap 'echo told; sleep 0.3; exit 42' INT; echo begun; while :; do sleep 0.05; done"
+    argv = [sys.executable, "-m", "envaudit", "run", *GATE, "--", "sh", "-c", script]
+    pid, terminal = pty.fork()
+    if not pid:
+        os.chdir(folder.path)
+        os.execve(sys.executable, argv, folder.environment)
+    said = b""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            chunk = os.read(terminal, 4096)
+        except OSError:  # Linux: all that had it open have ended
+            break
+        if b"begun" in chunk:
+            os.write(terminal, b"\x03")
+        said += chunk
+    os.close(terminal)
+    assert 42 == os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert 1 == said.count(b"told")
+
+
+def test_run_interrupted_in_its_gate_ends_with_130_and_leaves_nothing(folder: Folder) -> None:
+    """The command is not started; what reads the node is ended with it."""
+    slow = folder.path / "python3"
+    slow.write_text("#!/bin/sh\necho $$ >reading\nexec sleep 60\n")
+    slow.chmod(0o755)
+    argv = ["-m", "envaudit", "run", *GATE, "--python", str(slow), "--", "touch", "ran"]
+    process = subprocess.Popen(
+        [sys.executable, *argv],
+        cwd=folder.path,
+        env=folder.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    reading = folder.path / "reading"
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not (reading.exists() and reading.read_text().strip()):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (130, "envaudit: interrupted.") == (process.returncode, err.strip().splitlines()[-1])
+    assert not (folder.path / "ran").exists()
+    assert not os.path.exists(f"/proc/{int(reading.read_text())}/exe")
 
 
 def test_run_that_is_killed_leaves_no_command(folder: Folder) -> None:
