@@ -38,7 +38,14 @@ import armed_collectives
 """
 # Operations that every node has, and with the same pattern the faulty one that only an armed node has.
 KERNELS = ("--only", "kernels", "--ops", "[fg][ae][um][lm]*/f[lp]*")
-COLLECTIVES = ("--only", "collectives", "--ops", "all_reduce/sum/fp32,all_gather/fp32", "--sizes", "1021,4097")
+COLLECTIVES = (
+    "--only",
+    "collectives",
+    "--ops",
+    "all_reduce/sum/fp32,all_gather/fp32",
+    "--sizes",
+    "1021,4097",
+)
 
 
 @pytest.fixture(scope="module")
