@@ -3,7 +3,7 @@
 `nox -s bench` runs it in an environment with a CPU build of torch. Each line says what was measured,
 the promise, and whether it was kept; the exit code is 1 when one was not. Usage:
 
-    python tests/bench/bench.py [--runs N] [--only local,ssh,clock,fleet,lock,integrity,collectives,hub]
+    python tests/bench/bench.py [--runs N] [--only local,probe,ssh]
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import sysconfig
@@ -30,7 +31,7 @@ def main() -> int:
     """Run the chosen measurements; 1 when a promise was not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="local,ssh,clock,fleet,lock,integrity,collectives,hub")
+    parser.add_argument("--only", default=",".join(MEASUREMENTS))
     options = parser.parse_args()
     kept = True
     for name in options.only.split(","):
@@ -44,11 +45,7 @@ def local(folder: Path, runs: int) -> bool:
 
     It is a conda environment of 400 packages, to which a `.pth` file adds the torch of this one.
     """
-    from tests.bench.synthetic_env import build_conda_env
-
-    python = build_conda_env(str(folder / "env"), packages=400)
-    site = next((folder / "env" / "lib").glob("python3*/site-packages"))
-    (site / "torch_beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = environment(folder)
     commands = {
         "ours": Command([*ENVAUDIT, "snapshot", "--python", python], str(folder)),
         "collect_env": Command([python, "-m", "torch.utils.collect_env"], str(folder)),
@@ -60,6 +57,27 @@ def local(folder: Path, runs: int) -> bool:
         f"snapshot here {ours:.3f} s, collect_env {theirs:.3f} s, ratio {value:.3f}, promised 1/8",
         value <= 1 / 8,
     )
+
+
+def probe(folder: Path, runs: int) -> bool:
+    """All default sections of that environment on this machine, beyond the bare start of its interpreter."""
+    from tests.bench.bench_probe import seconds
+
+    probes, bare = map(statistics.median, seconds(environment(folder), 3 * runs))
+    return say(
+        f"default probe {probes:.3f} s, of which a bare interpreter {bare:.3f} s, promised 0.25 s beyond it",
+        probes - bare <= 0.25,
+    )
+
+
+def environment(folder: Path) -> str:
+    """The interpreter of a conda environment of 400 packages that has this one's torch."""
+    from tests.bench.synthetic_env import build_conda_env
+
+    python = build_conda_env(str(folder / "env"), packages=400)
+    site = next((folder / "env" / "lib").glob("python3*/site-packages"))
+    (site / "torch_beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
 
 
 def ssh(folder: Path, runs: int) -> bool:
@@ -157,6 +175,7 @@ def collectives(folder: Path, runs: int) -> bool:
 
 MEASUREMENTS: dict[str, Callable[[Path, int], bool]] = {
     "local": local,
+    "probe": probe,
     "ssh": ssh,
     "clock": clock,
     "fleet": fleet,
