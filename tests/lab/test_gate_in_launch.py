@@ -112,8 +112,8 @@ def test_prolog_of_the_example_drains_a_node_with_a_fault_alone(launcher: Launch
     slurm.run(
         ["timeout", "15", "srun", "--export=NONE", "-w", "node02", "-N1", "/bin/hostname"], timeout_s=60
     )
-    assert "drain" in _state(slurm, "node02")
-    assert "idle" == _state(slurm, "node01")
+    assert "drained" == _state(slurm, "node02", "drained")
+    assert "idle" == _state(slurm, "node01", "idle")
 
 
 def test_sbatch_of_the_example_starts_the_training_behind_the_gate(launcher: Launcher) -> None:
@@ -136,13 +136,13 @@ def _codes(done: subprocess.CompletedProcess[str]) -> list[int]:
     return [int(line.split()[1]) for line in done.stderr.splitlines() if line.startswith("code ")]
 
 
-def _state(slurm: Slurm, node: str) -> str:
-    """A node's state, once no job holds it."""
+def _state(slurm: Slurm, node: str, expected: str) -> str:
+    """A node's state, once it is the expected one: the controller hears of a prolog after the job's end."""
     deadline = time.monotonic() + 20
     state = ""
     while time.monotonic() < deadline:
         state = slurm.run(["sinfo", "-h", "-N", "-n", node, "-o", "%T"]).stdout.strip()
-        if state in ("idle", "drained"):
+        if state == expected:
             break
         time.sleep(0.2)
     return state
