@@ -13,11 +13,13 @@ from envaudit.probe.families import BY_NAME, Family, family_of
 from envaudit.probe.loader import LoaderRules, Taken
 
 # By soname: Open MPI 3 to 5, MPICH and those of its interface (Intel MPI, MVAPICH); UCX; libfabric.
-_SONAMES = {
+SONAMES = {
     "mpi": ("libmpi.so.40", "libmpi.so.12"),
     "ucx": ("libucp.so.0",),
     "libfabric": ("libfabric.so.1",),
 }
+# How the loader finds what lies in the system's own folders.
+_OF_ALL = ("ld.so.cache", "default")
 
 
 def opened(
@@ -45,11 +47,11 @@ def opened(
                     if family and copy and family not in taken:
                         found.setdefault(family, copy)
                 break
-    for key, sonames in _SONAMES.items():
-        if BY_NAME[key] not in taken and BY_NAME[key] not in found:
-            copy = next(filter(None, (rules.find(soname, []) for soname in sonames)), None)
-            if copy:
-                found[BY_NAME[key]] = copy
+    for key, sonames in SONAMES.items():
+        copies = list(filter(None, (rules.find(soname, []) for soname in sonames)))
+        if copies and BY_NAME[key] not in taken and BY_NAME[key] not in found:
+            # An MPI that somebody has chosen comes before the one that every user of the machine has.
+            found[BY_NAME[key]] = next((copy for copy in copies if copy.via not in _OF_ALL), copies[0])
     return found
 
 
