@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Dict, Optional, Tuple
 
 import pytest
 
@@ -74,6 +74,37 @@ def test_nccl_plugin_by_its_path_is_told_so(stack: Environment, plugins: str) ->
         "origin": "other",
         "via": "RUNPATH",
     } == facts["libfabric"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "version"),
+    [
+        (("1.22.0",), "1.22.0"),
+        (("1.22.0", "127.0.0.1", "needs 1.9.0"), "1.22.0"),
+        (("2.1.0",), "2.1.0"),
+        (("1.22.0", "1.9.0"), "1.19"),
+        ((), "1.19"),
+    ],
+)
+def test_libfabric_is_loaded_only_where_its_text_does_not_tell(
+    stack: Environment, tmp_path: Path, texts: Tuple[str, ...], version: str
+) -> None:
+    """A load starts all of its providers; of two texts nobody knows which one it is."""
+    kept = "".join(
+        f'const char *text{number}(void) {{ return "{text}"; }}\n' for number, text in enumerate(texts)
+    )
+    source = f"""
+        #include <fcntl.h>
+        #include <unistd.h>
+        __attribute__((constructor)) static void begin(void) {{
+            close(open("{tmp_path}/loaded", O_CREAT | O_WRONLY, 0600));
+        }}
+        unsigned fi_version(void) {{ return 1 << 16 | 19; }}
+        {kept}
+    """
+    fakelibs.compile_library(str(tmp_path / "libfabric.so.1"), source, soname="libfabric.so.1")
+    facts = stack.read({"LD_LIBRARY_PATH": str(tmp_path)}).facts
+    assert (version, version == "1.19") == (facts["libfabric"]["version"], (tmp_path / "loaded").exists())
 
 
 def test_nccl_plugin_that_a_settings_file_names_is_taken(
