@@ -165,8 +165,14 @@ def _demand_format(name: str) -> None:
     raise UsageError(
         f"format '{name}' is not to be had here",
         why=why,
-        next_step=f"Use --format plain or json, or install it: pip install {package}.",
+        next_step=f"Use one of {', '.join(filter(_is_here, FORMATS))}, or install it: pip install {package}.",
     )
+
+
+def _is_here(name: str) -> bool:
+    module, _ = _NEEDED.get(name, ("", ""))
+    places = (f"envaudit.report.{name}", module)
+    return all(importlib.util.find_spec(place) for place in places if place)
 
 
 def _demand_writable(path: str) -> None:

@@ -242,7 +242,11 @@ def collectives_not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found
         if run.ended.kind == NOT_TESTED and run.asked:
             nodes = run.ended.nodes or run.said_by
             severity = "incomplete" if wanted else ""
-            yield Found(f"collectives: NOT TESTED ({run.ended.text})", nodes, SECTION, severity=severity)
+            # The rule's own advice is for a rank that is alone, which is the usual reason.
+            alone = run.ended.text.startswith("one rank ")
+            hint = "" if alone else "Mend that, then run 'envaudit check --only collectives'."
+            told = f"collectives: NOT TESTED ({run.ended.text})"
+            yield Found(told, nodes, SECTION, hint=hint, severity=severity)
         elif run.ended.kind == "deadline":
             yield Found(
                 f"collectives: NOT TESTED to their end ({run.ended.text})",
