@@ -199,9 +199,9 @@ def test_boot_without_memfd_and_proc_uses_a_file_and_removes_it(crippled: Any, t
     assert [] == list(temp.iterdir())
 
 
-def test_boot_without_any_place_says_so(crippled: Any) -> None:
+def test_boot_without_any_place_says_so(crippled: Any, tmp_path: Path) -> None:
     """Neither memfd nor a folder that can be written: the reason is told."""
-    python = crippled("import os, tempfile\ndel os.memfd_create\ntempfile.tempdir = '/nonexistent'\n")
+    python = crippled(f"import os, tempfile\ndel os.memfd_create\ntempfile.tempdir = '{tmp_path}/none'\n")
     payload = zip_with("pass")
     rc, output = talk(start(python), header_of(payload) + payload.zip_bytes)
     word, text = boot.stop_of(output.strip())

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
@@ -58,13 +59,35 @@ def run_ranks(
         environs: variables of single ranks, by rank.
         budget_s: until then all have ended.
     """
+    with tempfile.TemporaryDirectory() as cache:
+        processes = _started(world, plan, interpreter, purpose, environs, budget_s, cache)
+        said = _heard(processes, budget_s)
+    return [
+        Told(
+            [json.loads(line) for line in said[rank][0].splitlines() if line.startswith(b"{")],
+            said[rank][1].decode("utf-8", "replace"),
+            processes[rank].returncode,
+        )
+        for rank in range(world)
+    ]
+
+
+def _started(
+    world: int,
+    plan: CollectivePlan,
+    interpreter: str,
+    purpose: str,
+    environs: Sequence[Mapping[str, str]],
+    budget_s: int,
+    cache: str,
+) -> List[subprocess.Popen[bytes]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     processes: List[subprocess.Popen[bytes]] = []
     for rank in range(world):
         environ = {**os.environ, "OMP_NUM_THREADS": "1", **(environs[rank] if rank < len(environs) else {})}
-        processes.append(launch.start(interpreter, environ, None, budget_s, "/nonexistent", MODULE))
+        processes.append(launch.start(interpreter, environ, None, budget_s, cache, MODULE))
         task = {
             "rank": rank,
             "world": world,
@@ -80,6 +103,10 @@ def run_ranks(
         stdin = processes[rank].stdin
         assert stdin is not None
         stdin.write(json.dumps(task).encode("ascii") + b"\n")
+    return processes
+
+
+def _heard(processes: Sequence[subprocess.Popen[bytes]], budget_s: int) -> Dict[int, Any]:
     said: Dict[int, Any] = {}
 
     def listen(rank: int) -> None:
@@ -89,16 +116,9 @@ def run_ranks(
             processes[rank].kill()
             said[rank] = processes[rank].communicate()
 
-    listeners = [threading.Thread(target=listen, args=(rank,)) for rank in range(world)]
+    listeners = [threading.Thread(target=listen, args=(rank,)) for rank in range(len(processes))]
     for listener in listeners:
         listener.start()
     for listener in listeners:
         listener.join()
-    return [
-        Told(
-            [json.loads(line) for line in said[rank][0].splitlines() if line.startswith(b"{")],
-            said[rank][1].decode("utf-8", "replace"),
-            processes[rank].returncode,
-        )
-        for rank in range(world)
-    ]
+    return said
