@@ -1,6 +1,6 @@
 """Tests in two processes at once, for many wait: for nodes, servers, deadlines.
 
-All tests: those of the lab, the locks and the transports, and beside them the rest. With `checks` those that
+All tests: those of the lab, the locks, the transports and the like, and beside them the rest. With `checks` those that
 need torch: what runs in the environment, and beside it what runs it. What the second process says is printed
 whole after the first. Usage: python tests/in_two.py [checks] [-- PYTEST OPTIONS]
 """
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-# Two thirds of the time, most of it spent waiting.
-WAITING = ("lab", "lock", "transport")
+# Half of the time, most of it spent waiting.
+WAITING = ("lab", "lock", "transport", "control", "report")
 # Outside their folder: what needs torch beside the tests.
 WITH_TORCH = (
     "track",

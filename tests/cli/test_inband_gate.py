@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,7 @@ def test_option_of_the_controller_is_refused_and_not_left_out(one_file: Path, wo
     assert words[0] in done.stderr
 
 
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch: nox -s checks")
 def test_ranks_run_kernels_and_collectives_in_the_same_meeting(
     one_file: Path, launches: list[Launch]
 ) -> None:
