@@ -1,8 +1,8 @@
 """Tests in two processes at once, for many wait: for nodes, servers, deadlines.
 
-All tests: those of the lab, the locks, the transports and the like, and beside them the rest. With `checks` those that
-need torch: what runs in the environment, and beside it what runs it. What the second process says is printed
-whole after the first. Usage: python tests/in_two.py [checks] [-- PYTEST OPTIONS]
+All tests: those of the lab, the locks, the transports and the like, and beside them the rest. With `checks`
+those that need torch: what runs in the environment, and beside it what runs it. What the second process says
+is printed whole after the first. Usage: python tests/in_two.py [checks] [-- PYTEST OPTIONS]
 """
 
 from __future__ import annotations
