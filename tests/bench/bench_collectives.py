@@ -6,24 +6,39 @@ import statistics
 import subprocess
 import sys
 import time
-from typing import List
+from typing import List, NamedTuple
 
 from envaudit.checks.collectives.items import CollectivePlan
+from tests.bench.measure import Command, run_once
 from tests.checks.collectives.launching import run_ranks
 
 
-def ratio(world: int, runs: int) -> float:
-    """The median of the ratios, pair by pair.
+class Ratios(NamedTuple):
+    """The medians of the ratios to importing torch: of the ranks alone, and of the whole command."""
+
+    ranks: float
+    command: float
+
+
+def ratios(world: int, runs: int) -> Ratios:
+    """Both, each import followed by what is held against it.
 
     Raises:
         RuntimeError: a rank did not come to its end, or had a wrong result.
     """
-    found: List[float] = []
+    ranks: List[float] = []
+    command: List[float] = []
     _imports_s(world)
     for _ in range(runs):
         imports_s = _imports_s(world)
-        found.append(_collectives_s(world) / imports_s)
-    return statistics.median(found)
+        ranks.append(_collectives_s(world) / imports_s)
+        command.append(_command_s(world) / imports_s)
+    return Ratios(statistics.median(ranks), statistics.median(command))
+
+
+def _command_s(world: int) -> float:
+    argv = [sys.executable, "-m", "envaudit", "check", "--python", sys.executable, "--nproc", str(world)]
+    return run_once(Command([*argv, "--only", "collectives"])).wall_s
 
 
 def _imports_s(world: int) -> float:
