@@ -112,7 +112,10 @@ class Command:
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                assert stream is not None
+                stream.close()
 
     def finish(self, process: subprocess.Popen[str], timeout_s: float = 60.0) -> Ended:
         """The end of a running command; raises AssertionError where it takes too long."""

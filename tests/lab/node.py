@@ -13,12 +13,13 @@ import uuid
 from dataclasses import dataclass
 from typing import IO, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from tests.lab.agent import PID_FILE
 from tests.lab.processes import Process, has_mapped, processes_in, start_time
 
 ANSWER_S = 10.0
 END_S = 5.0
 
-# Titles and names of what belongs to a node at rest; everything else on it is somebody's work.
+# Names of what belongs to a node at rest beside sshd; everything else on it is somebody's work.
 _SERVICES = ("chronyd", "munged", "slurmctld", "slurmscriptd", "slurmd")
 
 _UNSHARE = (
@@ -44,7 +45,7 @@ KbdInteractiveAuthentication no
 UsePAM no
 UseDNS no
 PrintMotd no
-PidFile /run/sshd.pid
+PidFile {pid_file}
 MaxStartups 500:30:1000
 MaxSessions 500
 Subsystem sftp internal-sftp
@@ -203,7 +204,20 @@ class Node:
 
     def work(self) -> List[Process]:
         """Processes on the node that are not its own services: what a finished run left behind."""
-        return [process for process in processes_in(self.pid) if not _is_service(process)]
+        listener = self._listener()
+        return [
+            process
+            for process in processes_in(self.pid)
+            if process.pid_inside not in (1, listener) and process.name not in _SERVICES
+        ]
+
+    def _listener(self) -> int:
+        """Process id, inside, of the sshd that listens; its title says so only some time after it does."""
+        try:
+            with open(f"/proc/{self.pid}/root{PID_FILE}", encoding="ascii") as stream:
+                return int(stream.read())
+        except FileNotFoundError:
+            return 0
 
     def work_after(self, within_s: float) -> List[Process]:
         """The `work` that is still there after at most this long; returns as soon as there is none."""
@@ -236,7 +250,7 @@ class Node:
 
     def write_configuration(self) -> None:
         """Writes sshd's configuration and the environment, which sshd reads when it is started."""
-        options = _SSHD_CONFIG.format(address=self.place.address, lab=self.place.lab)
+        options = _SSHD_CONFIG.format(address=self.place.address, lab=self.place.lab, pid_file=PID_FILE)
         # sshd takes the first value of an option.
         changed = "".join(f"{name} {value}\n" for name, value in self.sshd_options.items())
         variables = " ".join(f'{name}="{value}"' for name, value in self.environment.items())
@@ -291,12 +305,6 @@ def base_python() -> str:
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None
     return stream
-
-
-def _is_service(process: Process) -> bool:
-    if process.pid_inside == 1 or process.name in _SERVICES:
-        return True
-    return process.name == "sshd" and "[listener]" in process.command_line
 
 
 def _nsswitch_lines() -> Iterator[str]:

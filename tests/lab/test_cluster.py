@@ -74,6 +74,14 @@ def test_faults_on_one_node_are_unseen_on_the_others_and_mended(cluster: Cluster
     assert healthy == cluster.ssh("node04", command).stdout
 
 
+def test_sshd_that_has_just_started_is_no_work_left(cluster: Cluster) -> None:
+    """Mending ends what is left on a node; a listener that has not set its title yet must outlive it."""
+    node = cluster.node("node03")
+    for _ in range(20):
+        node.restart_sshd()
+        assert [] == node.work()
+
+
 def test_work_left_on_a_node_is_seen_and_ended(cluster: Cluster, faults: Faults) -> None:
     """A process that outlives its session is listed; mending ends it."""
     cluster.node("node01").run(["sh", "-c", "setsid sleep 60 >/dev/null 2>&1 </dev/null &"])
