@@ -60,16 +60,20 @@ def verdict_texts(report: Report) -> List[str]:
 def _fail_line(report: Report, took: str) -> Line:
     judged = [finding for finding in report.findings if finding.severity != "incomplete"]
     worst = judged[0]
-    nodes = {node for finding in judged if finding.severity == worst.severity for node in finding.nodes}
-    counts = _severity_counts(judged, ("error", "warning"))
-    if worst.severity == "info":
-        counts = _severity_counts(judged, ("info",))
     asked = len(report.nodes) + len(report.missing)
-    where = f" {printable(fold(nodes))}" if nodes else ""
-    if report.about and worst.path and not nodes:
+    alike = [finding for finding in judged if finding.severity == worst.severity]
+    mine = {node for finding in alike if finding.rule == worst.rule for node in finding.nodes}
+    where = f" {printable(fold(mine))}" if mine else ""
+    if report.about and worst.path and not mine:
         where = f" {printable(worst.path)}"
-    on = f" on {len(nodes)} of {_count(asked, 'node')}" if nodes else ""
-    return line(Span("FAIL", "error"), f" {worst.rule}{where}: {counts}{on}, {took}")
+    of_nodes = [finding for finding in alike if finding.nodes]
+    nodes = {node for finding in of_nodes for node in finding.nodes}
+    # What is about the run, such as a stale lock, is on no node.
+    some = f", {len(of_nodes)} of them" if len(of_nodes) < len(alike) else ""
+    on = f"{some} on {len(nodes)} of {_count(asked, 'node')}" if nodes else ""
+    warnings = _severity_counts(judged, ("warning",)) if worst.severity == "error" else ""
+    parts = [_severity_counts(alike, (worst.severity,)) + on, *([warnings] if warnings else []), took]
+    return line(Span("FAIL", "error"), f" {worst.rule}{where}: {', '.join(parts)}")
 
 
 def _incomplete_line(report: Report) -> Line:

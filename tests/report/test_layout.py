@@ -60,7 +60,15 @@ def test_layout_shows_values_then_reason_evidence_and_advice() -> None:
 def test_verdict_counts_errors_and_warnings() -> None:
     """The rule is the worst one's, the nodes are those with errors."""
     warning = Finding("EA331", "warning", "driver patch differs", ("node02",))
-    assert "FAIL EA214 node03: 1 error, 1 warning on 1 of 3 nodes, 0.2 s" == lines(NCCL, warning)[-1]
+    assert "FAIL EA214 node03: 1 error on 1 of 3 nodes, 1 warning, 0.2 s" == lines(NCCL, warning)[-1]
+
+
+def test_verdict_names_beside_a_rule_the_nodes_of_that_rule_alone() -> None:
+    """A lock that is stale is no node's; what others are found guilty of is counted behind it."""
+    stale = Finding("EA060", "error", "lock is stale", path="train.conda-lock.yml")
+    other = Finding("EA330", "error", "driver differs", ("node01",))
+    assert "FAIL EA060: 2 errors, 1 of them on 1 of 3 nodes, 0.2 s" == lines(stale, NCCL)[-1]
+    assert "FAIL EA214 node03: 2 errors on 2 of 3 nodes, 0.2 s" == lines(NCCL, other)[-1]
 
 
 @pytest.mark.parametrize(
