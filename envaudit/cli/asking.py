@@ -109,13 +109,13 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
     if pings is not None:
         request = request._replace(pings=pings)
     try:
-        transport.begin(targets)
-        from envaudit.transport import gather
-
         # A caller of the Python API is no terminal, whatever its standard error is.
         seen = not getattr(options, "silent", False)
         shown = shown_progress(len(targets) if seen else 0)
         with shown as progress, _shown_files(request, local=local and seen) as asked:
+            transport.begin(targets, asked)
+            from envaudit.transport import gather
+
             return gather(transport, targets, asked, progress, meanwhile=_LATER)
     except BaseException:
         # Ctrl-C may come when an interpreter has been started and `gather` does not know of it yet.

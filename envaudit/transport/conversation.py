@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,18 +11,13 @@ from envaudit.model.fingerprint import Fingerprint, Missing
 from envaudit.transport import boot, causes, frames
 from envaudit.transport.clockoffset import SILENCE_S, Measure, Timebase, noted
 from envaudit.transport.engine import Listener
-from envaudit.transport.interface import Request, Target, Transport
+from envaudit.transport.interface import Opened, Request, Target, Transport, header_for
 from envaudit.transport.node import ANSWER_SCHEMA
 from envaudit.transport.parcel import Parcel
 
 # Once the answer is whole the command has this long to end by itself.
 _LEAVE_S = 1.0
 _COMPLAINT_BYTES = 4096
-
-
-def new_nonce() -> str:
-    """What marks the frames of one conversation, so that nobody else's are taken for them."""
-    return os.urandom(16).hex()
 
 
 class Conversation(Listener):
@@ -42,8 +36,7 @@ class Conversation(Listener):
         target: Target,
         request: Request,
         parcel: Parcel,
-        tool: str,
-        nonce: str,
+        opened: Opened,
         when_through: Callable[[str, str], None],
         timebase: Timebase,
         measure: Measure | str,
@@ -55,13 +48,12 @@ class Conversation(Listener):
         self._transport = transport
         self._request = request
         self._parcel = parcel
-        self._tool = tool
         self._when_through = when_through
-        self._nonce = nonce
+        self._opened = opened
         self._timebase = timebase
         self._measure = measure
         self._pinging: Measure | None = None
-        self._reader = frames.Reader(nonce, watch_for=boot.STOP)
+        self._reader = frames.Reader(opened.nonce, watch_for=boot.STOP)
         self._complaint = b""
         self._heard_bytes = 0
         self._rc: int | None = None
@@ -125,21 +117,23 @@ class Conversation(Listener):
             self._settle(causes.of_timeout(self._ended(), self._request.timeout_s))
 
     def open(self, worker: Any) -> None:
-        """Send header and payload, as soon as there is one."""
-        self._parcel.hand_to(lambda payload: self._send(worker, payload))
+        """Send header and payload, as soon as there is one; or what is left of them."""
+        if self._opened.rest is None:
+            self._parcel.hand_to(lambda payload: self._send(worker, payload))
+        elif self._opened.rest:
+            worker.write(self._opened.rest)
 
     def _send(self, worker: Any, payload: boot.Payload) -> None:
-        header = boot.header_line(
-            payload,
-            nonce=self._nonce,
-            node=self.target.node,
-            deadline_s=self._request.timeout_s,
-            request=self._request.for_probe(
-                launch=self._transport.launch, tool=self._tool, python=self.target.python
-            ),
-            pings=isinstance(self._measure, Measure),
+        worker.write(
+            header_for(
+                self._transport,
+                self.target,
+                self._request,
+                payload,
+                nonce=self._opened.nonce,
+                pings=isinstance(self._measure, Measure),
+            )
         )
-        worker.write(header)
         worker.write(payload.zip_bytes)
 
     def give_up(self, missing: Missing) -> None:

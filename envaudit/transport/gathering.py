@@ -13,23 +13,19 @@ from ClusterShell.Task import TimeoutError as TaskTimeoutError
 from ClusterShell.Topology import TopologyError
 from ClusterShell.Worker.Worker import WorkerError
 
-from envaudit._version import __version__
 from envaudit.errors import Interrupted, UsageError
 from envaudit.model.fingerprint import Fingerprint, Missing, Snapshot
 from envaudit.transport import causes, program
 from envaudit.transport.clockoffset import Measure, Timebase
-from envaudit.transport.conversation import Conversation, new_nonce
+from envaudit.transport.conversation import Conversation
 from envaudit.transport.engine import new_task
-from envaudit.transport.interface import Progress, Request, Target, Transport, check_targets
+from envaudit.transport.interface import Progress, Request, Target, Transport, check_targets, new_opening
 from envaudit.transport.pacing import do_aside, spread_s, start_all
 from envaudit.transport.parcel import Parcel
 from envaudit.transport.tree import Relay, by_interpreter, draws_tree
 
 # A gateway that falls silent would hold a tree for good; each wave of nodes gets this much more.
 _SLACK_S = 15.0
-
-# The sections whose code is sent only where they are asked for.
-_CHECKING = {"checks", "collectives"}
 
 # Open files besides the nodes' pipes: the engine's, the caller's, and a program that is being started.
 _OTHER_FILES = 40
@@ -78,7 +74,7 @@ def _ask(
     meanwhile: Sequence[Callable[[], object]] = (),
 ) -> Snapshot:
     """One round; `request_of(node, through_tree)` is what a node is asked where they are not asked alike."""
-    parcel = Parcel(compressed=transport.remote, checks=bool(_CHECKING & {*request.sections, *request.also}))
+    parcel = Parcel(compressed=transport.remote, checks=request.with_checks)
 
     def through(node: str, outcome: str) -> None:
         if progress is not None:
@@ -88,17 +84,15 @@ def _ask(
     talks: list[Conversation] = []
     try:
         with_tree = transport.through_tree and draws_tree(task)
-        shared = new_nonce()
+        shared = new_opening()
         timebase = Timebase.start()
         for target in targets:
-            nonce = shared if with_tree else new_nonce()
+            opened = shared if with_tree else transport.opened(target) or new_opening()
             measure = _measure(transport, request, timebase, with_tree=with_tree)
             asked = request_of(target.node, with_tree) if request_of else request
             if target.node in request.own and not with_tree:
                 asked = asked._replace(options={**asked.options, **request.own[target.node]})
-            talks.append(
-                Conversation(transport, target, asked, parcel, __version__, nonce, through, timebase, measure)
-            )
+            talks.append(Conversation(transport, target, asked, parcel, opened, through, timebase, measure))
         if with_tree:
             parcel.make()
             _run_through_tree(task, transport, talks, request)

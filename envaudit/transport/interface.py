@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from envaudit._version import __version__
 from envaudit.errors import UsageError
 from envaudit.model.codec import NODE_NAME
+from envaudit.transport.boot import Payload, header_line
 from envaudit.transport.clockoffset import PASSING, Effort
 
 # A section that hangs must not cost its node the rest: it is given up this long before the node is.
 _MARGIN = 0.2
 _MAX_MARGIN_S = 10.0
+
+# The sections whose code is sent only where they are asked for.
+_CHECKING = frozenset({"checks", "collectives"})
 
 
 class Target(NamedTuple):
@@ -57,6 +63,11 @@ class Request(NamedTuple):
     prefix: str | None = None
     own: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
+    @property
+    def with_checks(self) -> bool:
+        """Whether sections are asked for whose code is sent only then."""
+        return bool(_CHECKING & {*self.sections, *self.also})
+
     def for_probe(self, *, launch: str, tool: str, python: str) -> dict[str, Any]:
         """The request as the probe reads it."""
         return {
@@ -70,6 +81,23 @@ class Request(NamedTuple):
             "options": dict(self.options),
             "deadline_s": self.timeout_s - min(_MARGIN * self.timeout_s, _MAX_MARGIN_S),
         }
+
+
+class Opened(NamedTuple):
+    """What a conversation begins with.
+
+    Attributes:
+        nonce: what marks the frames of the answer, so that nobody else's are taken for them.
+        rest: what is still to be sent of header and payload; None where none of it has been sent.
+    """
+
+    nonce: str
+    rest: bytes | None = None
+
+
+def new_opening() -> Opened:
+    """A conversation that has not been begun."""
+    return Opened(os.urandom(16).hex())
 
 
 class Progress(Protocol):
@@ -103,14 +131,18 @@ class Transport(ABC):
             NeededError: a program of the controller's own is missing.
         """
 
-    def begin(self, targets: Sequence[Target]) -> None:  # noqa: B027  most transports have nothing to begin
-        """Start ahead what needs no ClusterShell, whose import takes as long as an interpreter's start.
+    def begin(self, targets: Sequence[Target], request: Request) -> None:  # noqa: B027  most begin nothing
+        """Start ahead what needs no ClusterShell, whose import takes a third of a node's own time.
 
-        `start` goes on with it. What is begun ends with this process, whether or not it is used.
+        `opened` and `start` go on with it. What is begun ends with this process, whether or not it is used.
 
         Raises:
-            UsageError, NeededError: as `check`.
+            UsageError, NeededError: as `check`, or a part of what is sent is missing.
         """
+
+    def opened(self, target: Target) -> Opened | None:
+        """What `begin` has sent to a target already; None for nothing."""
+        return None
 
     @abstractmethod
     def trial(self, target: Target) -> str:
@@ -130,6 +162,27 @@ class Transport(ABC):
         Returns:
             The scheduled worker.
         """
+
+
+def header_for(
+    transport: Transport,
+    target: Target,
+    request: Request,
+    payload: Payload,
+    *,
+    nonce: str,
+    pings: bool = False,
+) -> bytes:
+    """The line that a node's BOOT reads before the payload."""
+    asked = request.for_probe(launch=transport.launch, tool=__version__, python=target.python)
+    return header_line(
+        payload,
+        nonce=nonce,
+        node=target.node,
+        deadline_s=request.timeout_s,
+        request=asked,
+        pings=pings,
+    )
 
 
 def check_targets(targets: Sequence[Target]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
 import signal
 import subprocess
 import time
@@ -14,6 +16,8 @@ from envaudit.transport.interrupts import held_interrupts
 GRACE_S = 0.3
 # A process inside a dead mount does not even end at SIGKILL, and is not waited for any longer.
 _UNINTERRUPTIBLE_S = 1.0
+# What a pipe may hold without privileges (/proc/sys/fs/pipe-max-size of pipe(7)).
+_PIPE_BYTES = 1 << 20
 _CANNOT_EXECUTE = 126
 _NOT_FOUND = 127
 
@@ -60,6 +64,28 @@ class Program:
             os.close(fd)
         for fd in (self.stdin, self.stdout, self.stderr):
             os.set_blocking(fd, False)
+
+    def give(self, data: bytes, patience_s: float) -> bytes:
+        """Write to its standard input what it takes within `patience_s`; the rest of `data` comes back."""
+        # One piece of data in few turns: a pipe holds 64 KiB unless it is told otherwise.
+        try:
+            fcntl.fcntl(self.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        except OSError:
+            pass  # more than this user may have; it only takes more turns
+        view = memoryview(data)
+        deadline = time.monotonic() + patience_s
+        writable = select.poll()
+        writable.register(self.stdin, select.POLLOUT)
+        while view and (left_s := deadline - time.monotonic()) > 0:
+            if not writable.poll(1000 * left_s):
+                break
+            try:
+                view = view[os.write(self.stdin, view) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                break  # it has ended, and its exit status tells why
+        return bytes(view)
 
     def poll(self) -> int | None:
         """The exit status, None while it runs; negative for a signal."""
