@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from envaudit.errors import InputError
-from envaudit.model import Fingerprint
+from envaudit.model import Fingerprint, Section
 from envaudit.model.codec import decode_snapshot
 from envaudit.model.locked import held_against, platform_of
 from envaudit.model.pathpattern import PathPattern
@@ -24,6 +26,9 @@ from envaudit.rules.policy import Policy, Waiver
 
 # Names inside the zip, beside the package's modules.
 EXPECTED, BASELINE, POLICY = "compiled/expected.json", "compiled/baseline.json", "compiled/policy.json"
+
+# The section that says whether a lock is fresh.
+FRESHNESS = "freshness"
 
 # The key of the digest inside each of them.
 SEAL = "content_sha256"
@@ -40,12 +45,18 @@ class Expected(NamedTuple):
         sha256: of its bytes, hexadecimal.
         by_platform: `linux-64` to its fingerprint.
         distributions: conda package to its index names, where they are not its own name.
+        freshness: what had changed since it was made when it was compiled in; None where that is not known.
+        unknown: why it is not.
+        sources: what it was made from, relative, to the sha256 of its bytes.
     """
 
     path: str
     sha256: str
     by_platform: Mapping[str, Fingerprint]
     distributions: Mapping[str, Tuple[str, ...]]
+    freshness: Optional[Section] = None
+    unknown: str = ""
+    sources: Mapping[str, str] = MappingProxyType({})
 
     def of_node(self, found: Fingerprint) -> Fingerprint:
         """What this node must have, under its name; a platform that is not in it has no packages."""
@@ -55,6 +66,18 @@ class Expected(NamedTuple):
             held = next(iter(self.by_platform.values()))
             held = replace(held, sections={"lock": held.sections["lock"]})
         return replace(held, node=found.node)
+
+    def changed_sources(self, folder: str) -> List[str]:
+        """Those that are in a folder and are no longer what was compiled in."""
+        changed = []
+        for path, was in self.sources.items():
+            try:
+                with open(os.path.join(folder, path), "rb") as file:
+                    now = hashlib.sha256(file.read()).hexdigest()
+            except OSError:
+                continue  # a node need not have them
+            changed += [path] if now != was else []
+        return changed
 
     def cut(self, expected: Fingerprint, found: Fingerprint) -> Tuple[Fingerprint, Fingerprint]:
         """Both sides cut down to what can be compared; see `model.locked`."""
@@ -121,7 +144,17 @@ def expected_of(data: Mapping[str, Any]) -> Expected:
     """
     snapshot = decode_snapshot(data["snapshot"], EXPECTED)
     names = {name: tuple(of) for name, of in data["distributions"].items()}
-    return Expected(data["path"], data["sha256"], snapshot.by_node, names)
+    known = data["freshness"]
+    facts = known.get("facts")
+    return Expected(
+        data["path"],
+        data["sha256"],
+        snapshot.by_node,
+        names,
+        None if facts is None else Section(FRESHNESS, 1, "ok", facts),
+        known.get("why", ""),
+        known.get("sources", {}),
+    )
 
 
 @lru_cache(maxsize=None)

@@ -18,7 +18,7 @@ from envaudit.cli import compiled, configuration, policyfile, references
 from envaudit.cli.loading import load, open_store
 from envaudit.cli.policywords import policy_lines
 from envaudit.cli.reports import check_is_lock, read_lock_report, setting_of
-from envaudit.errors import UsageError
+from envaudit.errors import EnvauditError, UsageError
 from envaudit.lock.names import distributions_of
 from envaudit.model import Fingerprint, Snapshot
 from envaudit.model.codec import encode_snapshot
@@ -30,8 +30,13 @@ _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]*\Z")
 _NO_TIME = "1980-01-01T00:00:00Z"
 
 
-def compile_lock(path: str, categories: tuple[str, ...]) -> bytes:
-    """A lock of any kind as what nodes of each platform must have.
+def compile_lock(path: str, categories: tuple[str, ...], settings: configuration.Lock | None = None) -> bytes:
+    """A lock of any kind as what nodes of each platform must have, and whether it is fresh.
+
+    Args:
+        path: of the lock.
+        categories: of its packages.
+        settings: what the configuration says of locks; None for that of the folder this runs in.
 
     Raises:
         InputError: it cannot be read, or is of no kind that is known.
@@ -57,9 +62,33 @@ def compile_lock(path: str, categories: tuple[str, ...]) -> bytes:
             "path": path,
             "sha256": hashlib.sha256(read_document(path, follow=True)).hexdigest(),
             "distributions": names,
+            "freshness": _freshness(path, report.kind.KIND, settings),
             "snapshot": encode_snapshot(Snapshot(tuple(made)), captured_at=_NO_TIME, tool=__version__),
         }
     )
+
+
+def _freshness(path: str, kind: str, settings: configuration.Lock | None) -> dict[str, Any]:
+    """What `envaudit lock --check` says now, and the sources that it says it of; else why that is not known.
+
+    A lock whose sources are elsewhere still says what nodes must have.
+    """
+    if kind != "conda-lock.yml":
+        return {"why": f"{kind} does not record what it was made from"}
+    from envaudit.cli.lock import freshness_of
+    from envaudit.lock.lockfile import read_lock
+
+    try:
+        chosen = configuration.load(None, os.getcwd()).lock if settings is None else settings
+        facts = dict(freshness_of(path, chosen).facts)
+        sources = chosen.sources or read_lock(path).source_paths()
+        digests = {
+            os.path.relpath(source): hashlib.sha256(read_document(source, follow=True)).hexdigest()
+            for source in map(os.path.expanduser, sources)
+        }
+    except EnvauditError as error:
+        return {"why": " ".join(str(error).split())}
+    return {"facts": facts, "sources": digests}
 
 
 def compile_baseline(reference: str, options: argparse.Namespace) -> bytes:

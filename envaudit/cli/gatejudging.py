@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -117,12 +118,12 @@ def held_by(options: argparse.Namespace) -> Held:
                     next_step=f"Compile it in: envaudit bundle --{name} ... -o envaudit.pyz.",
                 )
         return Held(compiled.expected(), compiled.baseline())
-    from envaudit.cli import compiling
+    from envaudit.cli import compiling, configuration
     from envaudit.cli.locks import categories_of
 
     expected = baseline = None
     if options.lock:
-        made = compiling.compile_lock(options.lock, categories_of(options))
+        made = compiling.compile_lock(options.lock, categories_of(options), configuration.of(options).lock)
         expected = compiled.expected_of(json.loads(made.decode("ascii")))
     if options.baseline:
         made = compiling.compile_baseline(options.baseline, options)
@@ -169,7 +170,12 @@ def report_of(seen: Seen, held: Held, options: argparse.Namespace, began: float)
     references: Tuple[Fingerprint, ...] = ()
     against_lock: Tuple[Drift, ...] = ()
     without: Tuple[str, ...] = ()
+    of_lock: Tuple[Fingerprint, ...] = ()
     if held.expected is not None:
+        stages.append(Stage("lock", _freshness_words(held.expected, options)))
+        if held.expected.freshness is not None:
+            sections = {compiled.FRESHNESS: held.expected.freshness}
+            of_lock = (Fingerprint("", "lock", _now(), __version__, sections),)
         against_lock, references = _to_lock(seen.nodes, held.expected)
         count = len({node for drift in against_lock for node in drift.outliers})
         words = "all as locked" if not count else f"{count} of {len(seen.nodes)} not as locked"
@@ -181,10 +187,10 @@ def report_of(seen: Seen, held: Held, options: argparse.Namespace, began: float)
         drifts = all_with_all(seen.nodes, PathFilter(), policy)
     drifts = (*against_lock, *drifts)
     evidence = Evidence(
-        fingerprints=seen.nodes,
+        fingerprints=(*seen.nodes, *of_lock),
         missing=seen.missing,
         drifts=drifts,
-        sections=seen.asked,
+        sections=(*seen.asked, compiled.FRESHNESS),
         references=references,
         comparing=len(seen.nodes) + len(seen.missing) > 1 or bool(references),
         clocks_asked=seen.clocks_asked,
@@ -221,6 +227,24 @@ def report_of(seen: Seen, held: Held, options: argparse.Namespace, began: float)
         fingerprints=seen.nodes,
         held_against=held.expected.path if held.expected is not None else "",
     )
+
+
+def _freshness_words(expected: compiled.Expected, options: argparse.Namespace) -> str:
+    """`train.conda-lock.yml is fresh`; where it was compiled in, as it was then, for here is no YAML."""
+    if expected.freshness is None:
+        return f"{expected.path}: whether it is fresh is not known: {expected.unknown}"
+    then = asking.is_one_file()
+    state = "stale" if expected.freshness.facts["changes"] else "fresh"
+    words = f"{expected.path} {'was' if then else 'is'} {state}{' when it was compiled in' if then else ''}"
+    changed = expected.changed_sources(options.workdir or os.getcwd())
+    if not changed:
+        return words
+    have = "has" if len(changed) == 1 else "have"
+    return f"{words}; {', '.join(changed)} {have} changed since: envaudit lock --check says what that means"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _to_lock(

@@ -170,7 +170,8 @@ def _prefixes(fingerprint: Fingerprint, name: str) -> Iterator[Found]:
 def own_name_is_loopback(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Several nodes, or a launch of training; GLOO_SOCKET_IFNAME settles it."""
     told = told_between_nodes(evidence, policy, "EA474", "host/own_name")
-    several = len({one.node.partition("@")[0] for one in evidence.fingerprints}) > 1
+    # What is known of a lock stands among the fingerprints, and is no node.
+    several = len({one.node.partition("@")[0] for one in evidence.fingerprints if one.node}) > 1
     yield from over_nodes(evidence, lambda one: _loopback(one, several), told)
 
 

@@ -151,6 +151,7 @@ def loopback(name: str, launch: str = "ssh", gloo: str = "", master: str = "") -
         ([loopback("n1", "inband")], []),
         ([loopback("n1", "ssh")], []),
         ([loopback("n1", "slurm", gloo="eth0")], []),
+        ([loopback("n1", "local"), Fingerprint("", "lock", "", "", {})], []),
         ([edited(loopback("n1", "slurm"), "host/own_name", None)], []),
         ([edited(loopback("n1", "slurm"), "host/own_name", "nothing")], []),
     ],
