@@ -7,7 +7,7 @@ build. That is one cause, and one finding: the rule of the cause takes what foll
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, Iterable, List, Mapping, Pattern, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Pattern, Sequence, Set, Tuple
 
 from envaudit.model.drift import Drift
 from envaudit.model.pathpattern import patterns_of
@@ -17,6 +17,9 @@ from envaudit.rules.registry import Claim, Claims, Evidence, Rule, all_rules
 
 # Who speaks of what no other rule has a word for.
 REST = "EA299"
+# Ranks with two of it hang, whatever else somebody has accepted of their nodes: it goes with no finding
+# that a policy or a waiver has made less than an error.
+_GRAVE = ("libraries/nccl/version",)
 
 
 def deal(evidence: Evidence, rules: Iterable[Rule], policy: Policy) -> Mapping[str, Tuple[Claim, ...]]:
@@ -44,7 +47,8 @@ def deal(evidence: Evidence, rules: Iterable[Rule], policy: Policy) -> Mapping[s
         if own:
             taken = set(map(id, own))
             left = [drift for drift in left if id(drift) not in taken]
-            dealt[rule_id], left = _with_symptoms(own, left, claims, evidence)
+            grave = matcher(_GRAVE) if policy.quiets(rule_id) else None
+            dealt[rule_id], left = _with_symptoms(own, left, claims, evidence, grave)
     rest = sorted([*rest, *left], key=lambda drift: drift.path)
     if rest:
         dealt[REST] = (Claim((), tuple(rest), (), evidence),)
@@ -59,14 +63,20 @@ def _taken(left: Sequence[Drift], claims: Claims, policy: Policy) -> List[Drift]
 
 
 def _with_symptoms(
-    own: Sequence[Drift], left: List[Drift], claims: Claims, evidence: Evidence
+    own: Sequence[Drift],
+    left: List[Drift],
+    claims: Claims,
+    evidence: Evidence,
+    grave: Optional[Callable[[str], object]],
 ) -> Tuple[Tuple[Claim, ...], List[Drift]]:
-    """One claim for each group of outliers, and what no claim has taken along."""
+    """One claim for each group of outliers, and what no claim has taken along; `grave` paths are none's."""
     groups: Dict[Tuple[str, ...], List[Drift]] = {}
     for drift in own:
         groups.setdefault(drift.outliers, []).append(drift)
     follows = matcher(claims.follows)
-    symptoms = [drift for drift in left if follows(drift.path)]
+    symptoms = [
+        drift for drift in left if follows(drift.path) and not (grave is not None and grave(drift.path))
+    ]
     made = []
     gone: Set[int] = set()
     for nodes, drifts in groups.items():

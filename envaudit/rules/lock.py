@@ -25,6 +25,9 @@ _DISTRIBUTIONS = {
     "py-opencv": "opencv-python",
     "msgpack-python": "msgpack",
     "dask-core": "dask",
+    "nvidia-apex": "apex",
+    "ray-core": "ray",
+    "ray-default": "ray",
 }
 _SEPARATORS = re.compile(r"[-_.]+")
 _NUMBERS = re.compile(r"\d+")

@@ -93,11 +93,10 @@ def claimed(claim: Claim) -> Tuple[Fingerprint, ...]:
 def taken_along(evidence: Evidence, policy: Policy, rules: Iterable[str], path: str) -> Iterator[str]:
     """The nodes of which one of these rules tells a difference at or below `path`, as cause or symptom.
 
-    As `pernode.told_between_nodes`: a rule that a policy or a waiver silences tells nothing.
+    As `pernode.told_between_nodes`: a rule that a policy or a waiver quiets tells nothing.
     """
-    waived = {waiver.rule for waiver in policy.waivers}
     for rule_id in rules:
-        if policy.levels.get(rule_id) == "off" or rule_id in waived:
+        if policy.quiets(rule_id):
             continue
         for claim in evidence.claims.get(rule_id, ()):
             drifts = (*claim.drifts, *claim.following)

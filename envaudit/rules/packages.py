@@ -7,6 +7,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 
 from envaudit.model.drift import Drift, split_path
 from envaudit.rules.libraries import LOADER_VARIABLES, loaded_from
+from envaudit.rules.lock import distribution_of
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Found, difference
 from envaudit.rules.torchbuild import gpus_of, is_cpu_only
@@ -26,6 +27,7 @@ _WITH_TORCH = (
             "libtorch",
             "triton*",
             "pytorch-triton*",
+            "torchtriton",
         )
     ),
     "conda/packages/cuda*",
@@ -39,6 +41,8 @@ _WITH_TORCH = (
     "conda/packages/magma*",
     "conda/packages/libmagma*",
     "packages/distributions/nvidia-*",
+    # cuda-toolkit, cuda-bindings and cuda-pathfinder, which wheels of torch ask for.
+    "packages/distributions/cuda-*",
     "deep/**",
 )
 # The section itself is what differs where torch is installed on some nodes only.
@@ -167,7 +171,9 @@ def checkout_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     title="a package that must match differs",
     why="Ranks exchange what it makes, or compute with it: they fail late, or train on other numbers.",
     of=("conda/packages/*", "packages/distributions/*", "torch/torchvision", "torch/torchaudio"),
-    when=lambda drift, policy: package_of(drift) in policy.must_match,
+    when=lambda drift, policy: (
+        package_of(drift) in policy.must_match or _distribution_of(drift) in policy.must_match
+    ),
     order=60,
     across_roles=True,
     how_to_fix="Install it on these nodes from the lock that the others have.",
@@ -213,6 +219,12 @@ def package_of(drift: Drift) -> str:
     return segments[1] if segments[:1] == ("torch",) else ""
 
 
+def _distribution_of(drift: Drift) -> str:
+    """The distribution that a package is, for conda has its own names of some: ray-core is ray."""
+    name = package_of(drift)
+    return distribution_of(name) if drift.section == "conda" else name
+
+
 def _about_packages(claim: Claim, which: str) -> Found:
     """`ray differs`, or `3 packages that must match differ`.
 
@@ -242,7 +254,7 @@ def _is_gone(drift: Drift) -> bool:
 def _without_echoes(drifts: Sequence[Drift]) -> Tuple[Tuple[Drift, ...], Tuple[Drift, ...]]:
     """The differences, and apart those of distributions that are the same as their conda package's."""
     told: Dict[str, List[Tuple[str, object]]] = {
-        package_of(drift): _versions(drift) for drift in drifts if drift.section == "conda"
+        _distribution_of(drift): _versions(drift) for drift in drifts if drift.section == "conda"
     }
     own: List[Drift] = []
     echoes: List[Drift] = []

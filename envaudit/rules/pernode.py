@@ -47,9 +47,9 @@ def told_between_nodes(evidence: Evidence, policy: Policy, rule_id: str, path: s
     """The nodes of which a rule about differences speaks because of `path`, or of what is below it.
 
     That another node has it right is the better finding: one cause, one finding. Where a policy or
-    a waiver silences that rule, nothing counts as told.
+    a waiver quiets that rule, nothing counts as told.
     """
-    if policy.levels.get(rule_id) == "off" or any(waiver.rule == rule_id for waiver in policy.waivers):
+    if policy.quiets(rule_id):
         return frozenset()
     return frozenset(
         node

@@ -143,6 +143,14 @@ class Policy:
         profile = PROFILES[self.profile].get(rule_id) if own == default else None
         return self.levels.get(rule_id) or profile or own
 
+    def quiets(self, rule_id: str) -> bool:
+        """Whether a level or a waiver may make less than an error of what a rule says.
+
+        Nothing that is an error by itself is left out for the sake of such a rule's finding.
+        """
+        lowered = self.levels.get(rule_id, "error") != "error"
+        return lowered or any(waiver.rule == rule_id for waiver in self.waivers)
+
     def level_of_path(self, path: str) -> Optional[str]:
         """What the policy says of a fact path; None where it says nothing."""
         return next((level for pattern, level in self.paths if pattern.matches(path)), None)

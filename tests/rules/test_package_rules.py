@@ -9,6 +9,7 @@ import pytest
 from envaudit.diff import compare
 from envaudit.model import Finding, Fingerprint
 from envaudit.rules import Evidence, Policy, judge
+from envaudit.rules.policy import Waiver
 from tests.diff.nodes import package, training_node
 
 DEFAULT = Policy()
@@ -131,6 +132,56 @@ def test_packages_that_differ_in_several_ways_differ() -> None:
     healthy = [training_node(node, conda_packages={"zlib": package("1")}) for node in ("a", "b")]
     odd = training_node("c", conda_packages={**more, "zlib": package("2")})
     assert ["5 packages differ"] == [each.message for each in findings([*healthy, odd])]
+
+
+def test_conda_package_under_another_name_is_its_distribution() -> None:
+    """The ray of conda is `ray-core`: one difference, and one of a package that must match."""
+
+    def node(name: str, version: str) -> Fingerprint:
+        inside = {"packages": {"distributions": {"ray": {"version": version, "installer": "conda"}}}}
+        return training_node(name, conda_packages={"ray-core": package(version)}, **inside)
+
+    (finding,) = findings([node("a", "2.9.0"), node("b", "2.9.0"), node("c", "2.10.0")])
+    assert ("EA215", ("c",)) == (finding.rule, finding.nodes)
+    assert ["conda/packages/ray-core/version"] == [drift.path for drift in finding.drifts]
+    assert ["packages/distributions/ray/version"] == [drift.path for drift in finding.following]
+
+
+@pytest.mark.parametrize("name", ["cuda-toolkit", "cuda-bindings", "nvidia-nccl-cu13"])
+def test_wheels_that_torch_asks_for_follow_from_it(name: str) -> None:
+    """Another torch brings another of each."""
+
+    def node(node: str, torch: str, version: str) -> Fingerprint:
+        inside: Dict[str, Any] = {"packages": {"distributions": {name: {"version": version}}}}
+        inside["torch"] = {"version": torch, "cuda": "12.4", "architectures": ["sm_90"]}
+        return training_node(node, **inside)
+
+    nodes = [node("a", "2.9.0", "12.8"), node("b", "2.9.0", "12.8"), node("c", "2.10.0", "12.9")]
+    assert ["EA213"] == [each.rule for each in findings(nodes)]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(levels={"EA213": "off"}),
+        Policy(levels={"EA213": "info"}),
+        Policy(waivers=(Waiver("EA213", "2027-01-31", "two releases on purpose", "ops"),)),
+    ],
+)
+def test_nccl_that_differs_is_an_error_where_another_torch_is_accepted(policy: Policy) -> None:
+    """Ranks hang for it, whatever somebody has said of torch."""
+    odd = training_node("node05", torch={"version": "2.4.0", "cuda": "12.4"}, nccl="2.20.5")
+    assert ("EA214", "error", ("node05",)) == brief(findings([*HEALTHY, odd], policy))[0]
+
+
+def test_cpu_torch_is_an_error_where_another_torch_is_only_told() -> None:
+    """An error of a node does not go with a remark about the nodes."""
+    odd = training_node(
+        "node05",
+        torch={"version": "2.4.1+cpu", "cuda": None, "hip": None, "architectures": []},
+    )
+    found = brief(findings([*HEALTHY, odd], Policy(levels={"EA213": "info"})))
+    assert [("EA240", "error", ("node05",)), ("EA213", "info", ("node05",))] == found
 
 
 def test_conda_package_and_its_distribution_are_one_difference() -> None:
