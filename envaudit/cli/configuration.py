@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from types import MappingProxyType
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -205,14 +204,13 @@ def read_bytes(path: str) -> bytes:
 def parse_table(path: str, data: bytes) -> Dict[str, Any]:
     """The envaudit table of a file's content."""
     # Imported where a file is there to be read: a command without one starts 5 ms sooner.
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    from envaudit.sources.documents import toml_of
 
     try:
-        table = tomllib.loads(data.decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        table = toml_of(data.decode("utf-8-sig"), path)
+    except InputError as error:
+        raise UsageError("not TOML", where=path, why=error.why) from None
+    except UnicodeDecodeError as error:
         raise UsageError("not TOML", where=path, why=str(error)) from None
     if os.path.basename(path) == "pyproject.toml":
         tool = table.get("tool")

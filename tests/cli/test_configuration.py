@@ -53,6 +53,18 @@ def test_configuration_in_pyproject_is_found(project: Path) -> None:
     assert "n1" == configuration.load(None, str(project / "deep")).nodes.hosts
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[nodes]\ntimeout = " + "9" * 5000, "a" + ".a" * 100_000 + " = 1", "[[[" * 100_000, '"' + "x" * 100_000],
+    ids=["endless number", "endless key", "brackets", "open text"],
+)
+def test_configuration_that_is_hostile_is_refused_at_once(project: Path, text: str) -> None:
+    """A repository under test must not keep the auditor busy."""
+    (project / "envaudit.toml").write_text(text)
+    with pytest.raises(UsageError, match="not TOML"):
+        configuration.load(None, str(project))
+
+
 def test_configuration_with_many_faults_names_them_all(project: Path) -> None:
     """Six mistakes, six lines, each with its key path."""
     (project / "envaudit.toml").write_text(
