@@ -113,7 +113,7 @@ class _Part:
             said = supervise_ranks(
                 asked,
                 layout,
-                hello,
+                lambda: hello,
                 machine,
                 before,
                 conduct=self._conduct,

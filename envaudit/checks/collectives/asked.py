@@ -43,6 +43,11 @@ class Asked(NamedTuple):
     kernels_s: int = 0
     mtu: bool = False
 
+    @property
+    def only_collectives(self) -> bool:
+        """Whether ranks are the only thing that is run."""
+        return self.collectives and not self.kernels and not self.mtu
+
     def options(self) -> Dict[str, Any]:
         """The inverse of `asked_of`, without what differs from node to node: the seat's index and node."""
         said: Dict[str, Any] = {

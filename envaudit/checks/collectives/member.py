@@ -21,7 +21,6 @@ import os
 import selectors
 import shutil
 import socket
-import tempfile
 import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
@@ -30,7 +29,7 @@ from envaudit.checks.collectives.ending import HUB_LOST, LOST
 from envaudit.checks.collectives.layout import Layout, Limits
 from envaudit.checks.collectives.rendezvous import Door, Trial, free_ports, reach
 from envaudit.checks.collectives.result import own_result
-from envaudit.checks.collectives.workers import Workers
+from envaudit.checks.collectives.workers import Early, Workers, cache_path
 from envaudit.checks.supervise import Started
 from envaudit.control.client import Client
 from envaudit.control.failures import HubLost
@@ -55,6 +54,7 @@ class Member:
         limits: as at the hub.
         before: what this node does once all are known to agree, while others do the same; it may take
             `before_s` seconds. It runs in a thread, and what it raises ends the run.
+        early: workers that have been started already.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Member:
         limits: Limits,
         before: Optional[Before] = None,
         before_s: float = 0.0,
+        early: Optional[Early] = None,
     ) -> None:
         self._client = client
         self._layout = layout
@@ -74,8 +75,8 @@ class Member:
         self._before = _Aside(before) if before else None
         self._before_s = before_s if before else 0.0
         self._selector = selectors.DefaultSelector()
-        self._cache = os.path.join(_folder(), f"envaudit-collectives-{os.urandom(8).hex()}")
-        self._workers = Workers(started, self._selector, self._cache, self._send)
+        self._cache = cache_path()
+        self._workers = Workers(started, self._selector, self._cache, self._send, early)
         self._door: Optional[Door] = None
         self._trial: Optional[Trial] = None
         self._result: Optional[Dict[str, Any]] = None
@@ -244,14 +245,6 @@ class _Aside:
             self._call()
         except BaseException as error:
             self._raised.append(error)
-
-
-def _folder() -> str:
-    """Where a folder for what compilers make may be; only they need it."""
-    try:
-        return tempfile.gettempdir()
-    except FileNotFoundError:
-        return "/tmp"
 
 
 def _ends_of(fd: int) -> Tuple[Tuple[str, int], Tuple[str, int]]:

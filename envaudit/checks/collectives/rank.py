@@ -1,6 +1,6 @@
 """The process of one rank: joins the group, goes through all items in order, and tells every step.
 
-It reads one line of JSON from standard input:
+It imports torch, and then reads one line of JSON from standard input:
 
     {"rank": 0, "world": 4, "local_rank": 0, "device": "cpu" or "cuda:0", "backend": "gloo" or "nccl",
      "store": [host, port], "plan": {...}, "budget_s": 60, "purpose": "all", "matrix" or "pair",
@@ -141,11 +141,12 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)
     say = speaker(out)
-    task = Task.from_json(read_task())
     progress = Progress(say)
     threading.Thread(target=progress.beat, daemon=True).start()
+    began = time.monotonic()
     try:
-        work(task, say, progress)
+        torch = _torch()
+        work(torch, Task.from_json(read_task()), say, progress, began)
         code = 0
     except ModuleNotFoundError as error:
         progress.flush()
@@ -162,21 +163,35 @@ def main() -> None:
     os._exit(code)
 
 
-def work(task: Task, say: Say, progress: Progress) -> None:
-    """Join the group and go through what is asked for.
+def _torch() -> Any:
+    """The module torch.
 
     Raises:
-        ModuleNotFoundError: there is no torch.
-        Unusable: torch or the device cannot be used.
-        Disagreement: this rank's backend takes other calls than rank 0's.
+        ModuleNotFoundError: there is none.
+        Unusable: it cannot be imported.
     """
-    began = time.monotonic()
-    _say_interface(task)
     # cuBLAS would take TF32 for the step of DDP, which is its user's choice and no fault of a rank.
     os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
     # What torch deprecates is its user's business, and with -W error would be the end of one rank.
     warnings.simplefilter("ignore")
-    torch = readiness.imported_torch()
+    return readiness.imported_torch()
+
+
+def work(torch: Any, task: Task, say: Say, progress: Progress, began: float) -> None:
+    """Join the group and go through what is asked for.
+
+    Args:
+        torch: the module.
+        task: what is asked for.
+        say: where the lines go.
+        progress: what the heartbeat tells.
+        began: when torch was begun to be imported, by the monotonic clock.
+
+    Raises:
+        Unusable: the device cannot be used.
+        Disagreement: this rank's backend takes other calls than rank 0's.
+    """
+    _say_interface(task)
     on_gpu = _take_device(torch, task)
     say({"device": describe(torch, task.device, 1 if on_gpu else 0)})
     progress.at = "abilities"

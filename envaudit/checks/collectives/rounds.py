@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 ALL, MATRIX, PAIR = "all", "matrix", "pair"
 # Workers tell how they do four times a second; of very many nodes less often, so that the hub keeps up.
 _EVERY_MS = 250
-_SETTLE_EVERY_S = 0.05
+# Looking at one rank takes so long, with room; messages of a thousand nodes come faster than that.
+_SETTLE_A_RANK_S = 50e-6
 # More rounds of pairs than this find nothing that fewer did not.
 _PAIR_ROUNDS = 6
 # A pair that was cut off, or one of whose processes was ended or stopped, says nothing of data or links.
@@ -127,10 +128,10 @@ class Rounds:
 
     def _watch(self, now: Round) -> None:
         settled_at = 0.0
+        every_s = _SETTLE_A_RANK_S * len(self._nodes)
         while True:
             at = time.monotonic()
-            # Messages of a thousand nodes come faster than all ranks can be looked at.
-            if at - settled_at >= _SETTLE_EVERY_S:
+            if at - settled_at >= every_s:
                 settled_at = at
                 if now.settle(at, self._times):
                     return

@@ -78,8 +78,11 @@ def read(context: Any) -> Answer:
         said = Said(of_one_rank(), {}, None)
     else:
         hub = (asked.seat.host, asked.seat.port)
-        hello = hello_of(_reader(context), context.environ, machine.cards, hub)
-        hello["busy"] = busy_in_words(machine, layout) or None
+
+        def hello() -> Dict[str, Any]:
+            facts = hello_of(_reader(context), context.environ, machine.cards, hub)
+            return {**facts, "busy": busy_in_words(machine, layout) or None}
+
         before = (lambda: context.section("checks")) if asked.kernels else None
         said = supervise_ranks(asked, layout, hello, machine, before)
     return answer_of(asked, said, took_ms=ms_since(began))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from envaudit.checks.cards import Card, Cards
@@ -18,6 +19,7 @@ from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.member import Member
 from envaudit.checks.collectives.result import own_result
 from envaudit.checks.collectives.road import NcclLogs
+from envaudit.checks.collectives.workers import Early
 from envaudit.checks.readiness import gpus_of_machine
 from envaudit.checks.supervise import Started
 from envaudit.control.client import Client
@@ -97,7 +99,7 @@ def layout_of(machine: Machine, local_ranks: int, names: Sequence[str] = ()) -> 
 def supervise_ranks(
     asked: Asked,
     layout: Layout,
-    hello: Mapping[str, Any],
+    hello: Callable[[], Mapping[str, Any]],
     machine: Machine,
     before: Optional[Callable[[], Any]] = None,
     *,
@@ -109,7 +111,7 @@ def supervise_ranks(
     Args:
         asked: what is run, and where.
         layout: this supervisor's ranks.
-        hello: the facts that are compared first.
+        hello: gives the facts that are compared first.
         machine: with which they are started.
         before: what is done between comparing and the collectives, while others do the same.
         conduct: what the hub does once the result is out, in index 0.
@@ -135,15 +137,19 @@ def supervise_ranks(
             conduct(hub, waiting)
 
     try:
-        with NcclLogs(wanted=on_gpu) as logs, Meeting(
-            asked.seat, asked.token, {}, limits.join_s + _LATE_S, talk
-        ) as meeting:
-            row = _probe_mtu(meeting.client, asked, hello, layout)
+        with ExitStack() as held:
+            logs = held.enter_context(NcclLogs(wanted=on_gpu))
             started = machine.started._replace(environ={**machine.started.environ, **logs.environ})
+            # Alone there is nobody to be compared with: torch is imported while the facts are gathered.
+            early_ranks = layout.local_ranks if asked.seat.count == 1 and asked.only_collectives else 0
+            early = held.enter_context(Early(started, early_ranks, sum(limits)))
+            facts = hello()
+            meeting = held.enter_context(Meeting(asked.seat, asked.token, {}, limits.join_s + _LATE_S, talk))
+            row = _probe_mtu(meeting.client, asked, facts, layout)
             result = own_result(NOT_TESTED, "collectives were not asked for")
             if asked.collectives:
                 before_s = float(asked.kernels_s) if before else 0.0
-                member = Member(meeting.client, layout, hello, started, limits, before, before_s)
+                member = Member(meeting.client, layout, facts, started, limits, before, before_s, early)
                 result = member.run()
                 if result["ended"]["kind"] == HUB_LOST and not result["ended"]["nodes"]:
                     result["ended"]["nodes"] = list(asked.names[:1])

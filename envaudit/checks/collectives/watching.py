@@ -42,7 +42,8 @@ class Round:
         matrix: by rank, its row of the raw all_gather.
         parameters: by rank, the digest after the DDP step.
         ready_ms: by rank, how long it took to be in its group.
-        import_s: how long the slowest took to have torch imported.
+        import_s: how long the slowest took to have torch imported; where they had begun before this round,
+            to be in their group.
         endings: by place of the group, how it ended; None where all told everything.
     """
 
@@ -174,6 +175,7 @@ class Round:
             sight = sight._replace(entered=max(sight.entered, IMPORTED), moved_at=now)
         if "ready" in line:
             self.ready_ms[key] = int(line["ready"])
+            self.import_s = max(self.import_s, self.ready_ms[key] / 1000)
             sight = sight._replace(entered=max(sight.entered, READY), moved_at=now)
         for outcome in [*line.get("outcomes", ()), *([line["outcome"]] if "outcome" in line else ())]:
             told = sound.outcome(outcome, self._items, self._world)

@@ -9,9 +9,13 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shutil
 import signal
+import subprocess
+import tempfile
 import time
-from typing import Any, Callable, Dict, List, Mapping
+from types import TracebackType
+from typing import Any, Callable, Dict, List, Mapping, Optional, Type
 
 from envaudit.checks import launch
 from envaudit.checks.piped import READ_BYTES, NotItsLines, Piped, how_it_ended
@@ -36,6 +40,68 @@ _ENVIRONMENT = {
 }
 
 
+def start(started: Started, seconds: float, cache: str) -> subprocess.Popen[bytes]:
+    """A worker that imports torch and waits for its task.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    environ = {**_ENVIRONMENT, **started.environ}
+    return launch.start(started.interpreter, environ, started.cwd, seconds, cache, WORKER)
+
+
+def cache_path() -> str:
+    """A folder for what compilers make; they make it, too."""
+    try:
+        folder = tempfile.gettempdir()
+    except FileNotFoundError:
+        folder = "/tmp"
+    return os.path.join(folder, f"envaudit-collectives-{os.urandom(8).hex()}")
+
+
+class Early:
+    """Workers started before there is a task for them; those that got none are ended with the context.
+
+    For a machine alone: between nodes no torch is imported before they are known to agree.
+
+    Args:
+        started: how they are started.
+        count: how many.
+        seconds: after which each ends itself.
+    """
+
+    def __init__(self, started: Started, count: int, seconds: float) -> None:
+        self._started = started
+        self._count = count
+        self._seconds = seconds
+        self._cache = cache_path()
+        self._waiting: List[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Early:
+        """Start them. One that cannot be started is tried anew when its task is there, and then tells why."""
+        try:
+            for _ in range(self._count):
+                self._waiting.append(start(self._started, self._seconds, self._cache))
+        except OSError:
+            pass
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        """None of them is left."""
+        while self._waiting:
+            Piped(self._waiting.pop()).end()
+        shutil.rmtree(self._cache, ignore_errors=True)
+
+    def take(self) -> Optional[subprocess.Popen[bytes]]:
+        """One of them, from now on its taker's to end; None where none is left."""
+        return self._waiting.pop(0) if self._waiting else None
+
+
 class _Worker(Piped):
     """One process, and what of it was not handed on yet."""
 
@@ -57,13 +123,22 @@ class Workers:
         selector: of the supervisor's loop, which calls `listen` for what it reports of them.
         cache: a folder for what compilers make.
         send: hands a message to the hub.
+        early: those that have been started already.
     """
 
-    def __init__(self, started: Started, selector: selectors.BaseSelector, cache: str, send: Send) -> None:
+    def __init__(
+        self,
+        started: Started,
+        selector: selectors.BaseSelector,
+        cache: str,
+        send: Send,
+        early: Optional[Early] = None,
+    ) -> None:
         self._started = started
         self._selector = selector
         self._cache = cache
         self._send = send
+        self._early = early
         self._round = 0
         self._workers: Dict[int, _Worker] = {}
         self._reported_at = 0.0
@@ -77,14 +152,8 @@ class Workers:
         seconds = float(order["seconds"])
         for key, task in order["tasks"]:
             try:
-                process = launch.start(
-                    self._started.interpreter,
-                    {**_ENVIRONMENT, **self._started.environ},
-                    self._started.cwd,
-                    seconds,
-                    self._cache,
-                    WORKER,
-                )
+                early = self._early.take() if self._early else None
+                process = early or start(self._started, seconds, self._cache)
             except OSError as error:
                 self._gone(int(key), f"{self._started.interpreter}: {error.strerror}", False, "")
                 continue
