@@ -4,6 +4,7 @@ Each node is read by one of its processes before anybody meets. What it says:
 
     gate.read     {"captured_at", "sections": {name: digest}, "notable": [name]}   what it has read
     gate.part     {"name", "number", "of", "text"}    a section that it was asked for, deflated
+    gate.road     {"rows": {rank: row}}               how NCCL connected its ranks (`road.py`)
     gate.checked  as gate.read, of the sections that were made meanwhile
     gate.bye      {}                                  it has the verdict
 
@@ -23,6 +24,8 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import re
 import time
 import zlib
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
@@ -33,7 +36,7 @@ from envaudit.errors import InputError
 from envaudit.model import Fingerprint, Missing, Section
 from envaudit.model.codec import section_of_mapping
 
-READ, PART, CHECKED, BYE = "gate.read", "gate.part", "gate.checked", "gate.bye"
+READ, PART, ROAD, CHECKED, BYE = "gate.read", "gate.part", "gate.road", "gate.checked", "gate.bye"
 ASK, CHECK, VERDICT, LEAVE = "gate.ask", "gate.check", "gate.verdict", "gate.leave"
 
 # Of a digest; 16 bytes tell apart whatever differs by accident, and a node that wants to lie can.
@@ -43,6 +46,7 @@ _MAX_PARTS = 256
 _MAX_SECTION_BYTES = 16 << 20
 _TICK_S = 0.2
 _LEAVE_S = 3.0
+_RANK = re.compile(r"\d{1,7}\Z", re.ASCII)
 
 
 class Told(NamedTuple):
@@ -85,6 +89,10 @@ class Attendant:
         """Say what was read, or made, here."""
         self._sections.update(sections)
         self._client.send(kind, said_of(sections, notable, captured_at))
+
+    def tell_road(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
+        """Say how the ranks of this process were connected; each process does, with or without rows."""
+        self._client.send(ROAD, {"rows": rows})
 
     def attend(self, check: Callable[[bool], None]) -> Told:
         """Answer until all may leave.
@@ -157,6 +165,7 @@ class Gathering:
     Attributes:
         nodes: by index, of the members that read a node.
         asked: how many sections were asked for in all.
+        roads: how ranks were connected, by rank.
     """
 
     def __init__(self, hub: Hub, known: Iterable[Section], tool: str) -> None:
@@ -165,6 +174,8 @@ class Gathering:
         self._pool = {short_digest(section): section for section in known}
         self.nodes: Dict[int, _Node] = {}
         self.asked = 0
+        self.roads: Dict[str, Any] = {}
+        self._owing: Set[int] = set()
         labels: Set[str] = set()
         for index, member in sorted(hub.members.items()):
             if member.hello.get("reads") is not True:
@@ -176,23 +187,33 @@ class Gathering:
             if member.left:
                 self._lose(self.nodes[index], member.left)
 
-    def gather(self, seconds: float, kind: str = READ, events: Sequence[Event] = ()) -> None:
+    def expect_roads(self) -> None:
+        """Hear in the next round how the ranks of every process were connected."""
+        self._owing = {index for index, member in self._hub.members.items() if not member.left}
+
+    def gather(
+        self, seconds: float, kind: str = READ, events: Sequence[Event] = (), silence_s: float = math.inf
+    ) -> None:
         """Hear what every node has read, and ask for what nobody knows; no longer than that.
 
         Args:
             seconds: how long a node may say nothing.
             kind: `gate.read`, or `gate.checked` for what was made meanwhile.
             events: what has arrived already.
+            silence_s: how long a process that beats while it works may not be heard at all; one that is
+                stopped, or whose machine has died, would hold the launch for the whole of `seconds`.
         """
         waiting = {index for index, node in self.nodes.items() if node.lost is None}
         deadline = time.monotonic() + seconds
         self._take(events, kind, waiting)
-        while waiting or any(node.asked for node in self.nodes.values() if node.lost is None):
+        while waiting or self._owing or any(n.asked for n in self.nodes.values() if n.lost is None):
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 break
             if self._take(self._hub.poll(min(left_s, _TICK_S)), kind, waiting):
                 deadline = time.monotonic() + seconds
+            self._give_up(waiting, silence_s)
+        self._owing.clear()
         for node in self.nodes.values():
             if node.lost is None and (node.index in waiting or node.asked):
                 node.lost = Missing("timeout", f"it said nothing for {seconds:g} s")
@@ -209,10 +230,27 @@ class Gathering:
             made.append(Fingerprint(node.label, "inband", node.captured_at, self._tool, sections))
         return tuple(made), missing
 
+    def _give_up(self, waiting: Set[int], silence_s: float) -> None:
+        """Wait no longer for who is not heard at all."""
+        now = time.monotonic()
+        silent = {i for i, member in self._hub.members.items() if now - member.heard_at > silence_s}
+        self._owing -= silent
+        for index in silent & set(self.nodes):
+            node = self.nodes[index]
+            if node.lost is None and (index in waiting or node.asked):
+                node.lost = Missing("timeout", f"it was not heard for {silence_s:g} s")
+                waiting.discard(index)
+                self._ask_others(node)
+
     def _take(self, events: Sequence[Event], kind: str, waiting: Set[int]) -> bool:
         """Take what nodes say; whether any of them said something that was waited for."""
         heard = False
         for event in events:
+            if event.kind in (ROAD, ""):
+                self._owing.discard(event.index)
+            if event.kind == ROAD:
+                self.roads.update(_rows(event.body))
+                heard = True
             node = self.nodes.get(event.index)
             if node is None or node.lost is not None:
                 continue
@@ -315,6 +353,14 @@ def let_leave(hub: Hub, code: int, line: str) -> None:
             if event.kind in (BYE, ""):
                 waiting.discard(event.index)
     hub.broadcast(LEAVE, {})
+
+
+def _rows(body: Any) -> Dict[str, Any]:
+    """What a process says of roads, as far as it is that; rules read the rest with care."""
+    rows = body.get("rows") if isinstance(body, dict) else None
+    if not isinstance(rows, dict):
+        return {}
+    return {rank: row for rank, row in rows.items() if _RANK.match(rank) and isinstance(row, dict)}
 
 
 def _deflated(section: Section) -> List[str]:

@@ -21,6 +21,7 @@ from envaudit.checks.collectives.coordinator import Coordinator
 from envaudit.checks.collectives.hello import hello_of
 from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.member import Member
+from envaudit.checks.collectives.road import NcclLogs
 from envaudit.checks.collectives.section import answer_of
 from envaudit.checks.collectives.supervising import Machine, Said, layout_of, machine_of, of_one_rank
 from envaudit.checks.plan import options_of
@@ -145,18 +146,9 @@ class _Gate:
     def _check(self, meeting: Meeting, attendant: Attendant, collectives: bool) -> None:
         """Run what is to be run on this node, and say what it came to."""
         if collectives:
-            before_s = float(self._kernels_s) if self._kernels is not None else 0.0
-            member = Member(
-                meeting.client,
-                self.layout,
-                self._hello(),
-                self.machine.started,
-                self.limits,
-                self._run_kernels if self._kernels is not None else None,
-                before_s,
-            )
-            member.run()
-        elif self._kernels is not None:
+            self._run_collectives(meeting, attendant)
+        if self._kernels is not None:
+            # Where the ranks could not agree they have not begun.
             self._kernels.begin()
             while not self._kernels.over(0.2):
                 meeting.client.beat()
@@ -166,6 +158,24 @@ class _Gate:
             whole = replace(self.own, sections={**self.own.sections, **made})
             speak_of = gatejudging.notable(whole, self.policy)
             attendant.tell(CHECKED, made, speak_of, self.own.captured_at)
+
+    def _run_collectives(self, meeting: Meeting, attendant: Attendant) -> None:
+        """Take part in the collectives, and say which road NCCL took here."""
+        on_gpu = any(device.startswith("cuda") for device in self.layout.devices)
+        with NcclLogs(wanted=on_gpu) as logs:
+            started = self.machine.started
+            member = Member(
+                meeting.client,
+                self.layout,
+                self._hello(),
+                started._replace(environ={**started.environ, **logs.environ}),
+                self.limits,
+                self._run_kernels if self._kernels is not None else None,
+                float(self._kernels_s) if self._kernels is not None else 0.0,
+            )
+            result = member.run()
+            own = {each["rank"] for each in result["ranks"] if each["node"] == self.launch.node}
+            attendant.tell_road(logs.read(result["world"], own))
 
     def _run_kernels(self) -> None:
         assert self._kernels is not None
@@ -256,19 +266,19 @@ class _Gate:
             return None
         began = time.monotonic()
         hub.broadcast(CHECK, {"collectives": self.ask.collectives})
-        collected, events = None, []
+        result, took_ms, events = None, 0, []
         if self.ask.collectives:
             coordinator = Coordinator(hub, self.ask.collective_plan, self.limits, self.names)
             result = coordinator.run(missing)
             events = coordinator.others
             took_ms = int((time.monotonic() - began) * 1000)
-            collected = self._collectives(result, {}, took_ms)
+            gathering.expect_roads()
             words = (
                 f"{result['ended']['kind']}, {len(result['cases'])} collectives of {result['world']} ranks"
             )
             self.stages.append(Stage("ranks", words, time.monotonic() - began))
-        gathering.gather(self._kernels_s, CHECKED, events)
-        return collected
+        gathering.gather(self._kernels_s, CHECKED, events, self.limits.stall_s)
+        return None if result is None else self._collectives(result, gathering.roads, took_ms)
 
     def _collectives(self, result: Dict[str, Any], road: Dict[str, Any], took_ms: int) -> Section:
         asked = Asked(plan=self.ask.collective_plan, seat=self.launch.seat, requested=self.ask.requested)

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +21,7 @@ import pytest
 
 from envaudit.cli import compiled, compiling, gatemeeting
 from envaudit.cli.gatemeeting import Attendant, Gathering, let_leave
-from envaudit.control.client import connect
+from envaudit.control.client import Client, connect
 from envaudit.control.hub import Hub, listen
 from envaudit.model import Section
 from envaudit.model.codec import SECTION_SCHEMAS
@@ -384,6 +385,72 @@ def test_node_that_says_nonsense_is_missing_and_costs_nobody_else(body: Any) -> 
     hub.close(0)
     assert ["good"] == [each.node for each in nodes]
     assert "corrupt" == missing["bad"].kind
+
+
+@contextmanager
+def two_at_a_hub(*reads: bool) -> Iterator[tuple[Hub, Client, Client]]:
+    """A hub with two members, and who of them has read its node."""
+    hub = Hub(listen("127.0.0.1", 0), 2)
+    port = hub._listener.getsockname()[1]
+    joined = threading.Thread(target=hub.join, args=(30,))
+    joined.start()
+    first = connect("127.0.0.1", port, b"", 0, "n0", {"reads": reads[0]}, 30)
+    second = connect("127.0.0.1", port, b"", 1, "n1", {"reads": reads[1]}, 30)
+    joined.join()
+    with first, second:
+        yield hub, first, second
+    hub.close(0)
+
+
+def test_roads_of_all_processes_are_heard_of_those_that_read_no_node_too() -> None:
+    """Each rank's NCCL writes where its own process finds it."""
+    with two_at_a_hub(True, False) as (hub, first, second):
+        gathering = Gathering(hub, _sections().values(), "1")
+        gathering.expect_roads()
+        for rank, member in enumerate((first, second)):
+            Attendant(member, {}).tell_road({str(rank): {"network": "Socket"}, "x": {}})
+        first.send(gatemeeting.CHECKED, gatemeeting.said_of(_sections(), (), "2026-11-30T10:00:00Z"))
+        gathering.gather(30, gatemeeting.CHECKED)
+    assert {"0": {"network": "Socket"}, "1": {"network": "Socket"}} == gathering.roads
+
+
+@pytest.mark.parametrize("rows", [None, 3, {"0": 1}, {"a": {}}])
+def test_roads_that_are_none_are_left_out(rows: Any) -> None:
+    """What a process sends is not believed to have any shape."""
+    with two_at_a_hub(True, False) as (hub, first, second):
+        gathering = Gathering(hub, _sections().values(), "1")
+        gathering.expect_roads()
+        second.send(gatemeeting.ROAD, {"rows": rows})
+        first.send(gatemeeting.ROAD, rows)
+        first.send(gatemeeting.CHECKED, gatemeeting.said_of(_sections(), (), "2026-11-30T10:00:00Z"))
+        gathering.gather(30, gatemeeting.CHECKED)
+    assert {} == gathering.roads
+
+
+def test_node_that_is_not_heard_at_all_is_given_up_long_before_its_time() -> None:
+    """A stopped process neither works nor beats; one that works beats, however long it takes."""
+    with two_at_a_hub(True, True) as (hub, works, _stopped):
+        gathering = Gathering(hub, _sections().values(), "1")
+        over = threading.Event()
+
+        def work() -> None:
+            for _ in range(20):
+                works.beat()
+                time.sleep(0.2)
+            works.send(gatemeeting.CHECKED, gatemeeting.said_of(_sections(), (), "2026-11-30T10:00:00Z"))
+            over.wait(30)
+
+        working = threading.Thread(target=work)
+        working.start()
+        began = time.monotonic()
+        gathering.gather(60, gatemeeting.CHECKED, silence_s=2.0)
+        took_s = time.monotonic() - began
+        over.set()
+        working.join()
+        nodes, missing = gathering.fingerprints()
+    assert (["n0"], ["n1"]) == ([each.node for each in nodes], list(missing))
+    assert "it was not heard for 2 s" == missing["n1"].why
+    assert took_s < 30
 
 
 def test_nodes_of_one_name_are_told_apart() -> None:
