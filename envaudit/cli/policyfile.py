@@ -135,7 +135,10 @@ def _rule_setting(key: str, rule: Rule, name: str, value: Any) -> Iterator[Compl
 def _paths(table: Mapping[str, Any]) -> Iterator[Complaint]:
     for text, level in table.items():
         key = f'paths."{text}"'
-        if level not in LEVELS:
+        if isinstance(level, dict):
+            inside = next(iter(level), "...")
+            yield Complaint(key, f'expected a level, got a table; a path is one text: "{text}/{inside}"')
+        elif level not in LEVELS:
             yield Complaint(key, f"expected one of {', '.join(LEVELS)}, got {level!r}")
         yield from _bad_pattern(key, text)
 

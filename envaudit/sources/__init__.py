@@ -27,7 +27,22 @@ from envaudit.model.section import Section
 from envaudit.sources import kinds as _kinds
 from envaudit.sources.setting import Setting
 
-_ENVIRONMENT_FILE = re.compile(r"^dependencies[ \t]*:", re.MULTILINE)
+# What people send instead, by a line of it, and what to send.
+_NEAR_MISSES = (
+    (
+        r"dependencies[ \t]*:",
+        "An environment file asks for packages and tells of none: lock it with 'envaudit lock'.",
+    ),
+    (r"Package +Version\b", "'pip list' is not read: give 'pip freeze' or 'pip inspect'."),
+    (
+        r"# packages in environment at |List of packages in environment:",
+        "'conda list' is not read: give 'conda list --json'.",
+    ),
+    (
+        r"\| NVIDIA-SMI |=+NVSMI LOG=+",
+        "Of nvidia-smi the XML is read: give 'nvidia-smi -q -x'.",
+    ),
+)
 
 __all__ = ["Kind", "Setting", "kinds", "recognised", "sections_of"]
 
@@ -72,13 +87,16 @@ def recognised(text: str, where: str, among: Sequence[Kind]) -> Kind:
             where=where,
             next_step="Give each report a file of its own.",
         )
+    if not text.strip():
+        raise InputError(
+            "is empty", where=where, next_step="See whether the program that should write it ended well."
+        )
+    advice = (step for sign, step in _NEAR_MISSES if re.search(rf"^(?:{sign})", text, re.MULTILINE))
     raise InputError(
         "no report that is known",
         where=where,
         why=f"tried an envaudit snapshot, {', '.join(kind.KIND for kind in among)}",
-        next_step="An environment file asks for packages and tells of none: lock it with 'envaudit lock'."
-        if _ENVIRONMENT_FILE.search(text)
-        else "Give the program's whole output, as it printed it.",
+        next_step=next(advice, "Give the program's whole output, as it printed it."),
     )
 
 

@@ -2,7 +2,8 @@
 
 It reaches us as people paste it: indented, quoted with `>`, behind a shell prompt, without its blank
 lines, cut off at either end, with a SyntaxError of Python 2 before it, with the headings and padded
-colons of vLLM's own version.
+colons of vLLM's own version, out of a log or a parallel shell that puts a time, a rank or a node
+before each line.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ _SEVERAL_LINES = ("GPU models and configuration", "cuDNN version")
 # Of one value; a node has sixteen GPUs and some forty files of cuDNN.
 _MAX_LINES = 2048
 _RULE = re.compile(r"=+\Z")
+# What a log puts before a line, by the line that every report has: `node07: `, `[rank0]: `, a time.
+_LOGGED = re.compile(r"^(?P<prefix>[^\n#]{1,80}?)PyTorch version[ \t]*: ", re.MULTILINE)
+_STAMP = re.compile(r"(?:\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 
 
 @dataclass
@@ -59,6 +63,7 @@ class Paste:
     Attributes:
         values: label to its value, or the lines of it joined by newlines; empty where there is none.
         repeated: labels that stand there twice with different values.
+        reports: how many reports there are.
         cpu: of lscpu, label to value.
         rows: `pip` and `conda` to the rows of their lists, which may be an answer such as
             "Could not collect".
@@ -66,12 +71,14 @@ class Paste:
 
     values: dict[str, str] = field(default_factory=dict)
     repeated: set[str] = field(default_factory=set)
+    reports: int = 1
     cpu: dict[str, str] = field(default_factory=dict)
     rows: dict[str, list[str]] = field(default_factory=dict)
 
 
 def is_pasted(text: str) -> bool:
     """Whether the text is a collect_env, or a part of one that can be told."""
+    text = _without_log(text)
     return (
         re.search(r"^[ \t>]*PyTorch version[ \t]*: ", text, re.MULTILINE) is not None
         or re.search(r"^[ \t>]*Versions of relevant libraries[ \t]*:", text, re.MULTILINE) is not None
@@ -83,6 +90,8 @@ def taken_apart(text: str) -> Paste:
     """The values of a paste; lines that are none of collect_env's are passed over."""
     paste = Paste()
     current, in_cpu = "", False
+    text = _without_log(text)
+    paste.reports = _count_of(text)
     further: dict[str, list[str]] = {}
     for raw in text.split("\n"):
         line = raw[_QUOTE.match(raw).end() :].rstrip()  # type: ignore[union-attr]
@@ -111,6 +120,27 @@ def taken_apart(text: str) -> Paste:
     for name, lines in further.items():
         paste.values[name] = "\n".join([*filter(None, [paste.values[name]]), *lines[:_MAX_LINES]])
     return paste
+
+
+def _without_log(text: str) -> str:
+    """The text without what is before each line of one report in a log, where something is."""
+    found = _LOGGED.search(text) if "PyTorch version" in text else None
+    before = found["prefix"].rstrip() if found else ""
+    if not before.strip(" \t>"):
+        return text
+    # Times go on from line to line; names of nodes and numbers of ranks must stay what they are.
+    same = _STAMP.pattern.join(map(re.escape, _STAMP.split(before)))
+    if re.search(rf"^{same}[ \t]*Is debug build[ \t]*:", text, re.MULTILINE) is None:
+        return text
+    return re.sub(rf"^{same}[ \t]*", "", text, flags=re.MULTILINE)
+
+
+def _count_of(text: str) -> int:
+    """How many reports a text holds: of each two lines that every one has; prose may repeat one of them."""
+    return min(
+        len(re.findall(rf"^[^\n#]{{0,80}}?{label}[ \t]*: ", text, re.MULTILINE))
+        for label in ("PyTorch version", "Is debug build")
+    )
 
 
 def _put(paste: Paste, label: str, value: str) -> None:

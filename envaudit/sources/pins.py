@@ -55,9 +55,10 @@ class Options:
     text: str
 
     @property
-    def includes(self) -> bool:
-        """Whether another file says more."""
-        return re.match(r"(?:-r|--requirement|-c|--constraint)\b", self.text) is not None
+    def included(self) -> str:
+        """The file that says more, as `-r other.txt`, `-rother.txt` or `--requirement=other.txt` names it."""
+        match = re.match(r"(?:-[rc]|--(?:requirement|constraint)\b)[=\s]*(?P<file>.*)", self.text)
+        return (match["file"] or "nothing") if match else ""
 
 
 @dataclass(frozen=True)

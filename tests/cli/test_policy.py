@@ -109,6 +109,10 @@ def test_policy_is_what_the_file_says(tmp_path: Path) -> None:
         ("[rules]\nEA214 = 3", "rules.EA214: expected a table, got 3"),
         ("[rules.EA214]\nseverty = 'off'", "rules.EA214.severty: unknown key, did you mean 'severity'?"),
         ("[paths]\n'gpu' = 3", 'paths."gpu": expected one of error, warning, info, off, got 3'),
+        (
+            "[paths]\ngpu.driver = 'off'",
+            'paths."gpu": expected a level, got a table; a path is one text: "gpu/driver"',
+        ),
         ("[roles.head]\nhosts = '[1-'", "roles.head.hosts: "),
         ("[roles.'a b']\nhosts = 'x'", "roles.a b: a role's name is letters"),
         ("[gate]\nprofile = []", "gate.profile: expected one of lenient, default, strict, got []"),

@@ -80,6 +80,44 @@ def test_paste_in_another_shape_says_the_same(text: str) -> None:
     assert facts(COLLECT_ENV) == facts(text)
 
 
+def logged(before: str, text: str = COLLECT_ENV) -> str:
+    """A log of the report; `{}` is the line's number in two digits."""
+    rows = enumerate(text.split("\n"))
+    return "\n".join(f"{before.format(f'{number % 60:02d}')}{row}".rstrip() for number, row in rows)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "node07: ",
+        "0: ",
+        "[rank0]:",
+        "[1,0]<stdout>:",
+        "trainer-1  | ",
+        "2026-11-30T02:10:{}.1234567Z ",
+        "2026-11-30 02:10:{},123 INFO node07 ",
+    ],
+)
+def test_report_out_of_a_log_says_the_same(before: str) -> None:
+    """A parallel shell names the node of each line, a log its time."""
+    assert facts(COLLECT_ENV) == facts(f"Starting\n{logged(before)}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        COLLECT_ENV + COLLECT_ENV.replace("NVIDIA L4", "NVIDIA A10"),
+        logged("node07: ") + "\n" + logged("node08: "),
+        "\n".join(row for pair in zip(logged("0: ").split("\n"), logged("1: ").split("\n")) for row in pair),
+    ],
+    ids=["one after the other", "of two nodes", "of two ranks, mixed"],
+)
+def test_two_reports_that_look_alike_are_refused(text: str) -> None:
+    """What one of them has, the other need not have."""
+    with pytest.raises(InputError, match="more than one collect_env"):
+        read(text)
+
+
 def test_layout_of_vllm_says_the_same() -> None:
     """Headings and padded colons."""
     rows = []

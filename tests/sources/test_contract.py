@@ -66,11 +66,28 @@ def test_report_words_are_not_empty(name: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "hello", "{}", "[]", "<xml/>", "a: 1\n", "numpy>=1.0\ntorch\n", "[[package]]\nname = 'serde'\n"],
+    ["hello", "{}", "[]", "<xml/>", "a: 1\n", "numpy>=1.0\ntorch\n", "[[package]]\nname = 'serde'\n"],
 )
 def test_text_of_no_kind_is_refused_with_what_was_tried(text: str) -> None:
     """A list of ranges asks for packages; it tells of none."""
     with pytest.raises(InputError, match=r"here: no report that is known \(tried .*collect_env.*uv\.lock"):
+        recognised(text, "here", list(KINDS.values()))
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("", "is empty"),
+        (" \n\n", "is empty"),
+        ("Package    Version\n---------- -------\nnumpy      1.26.4\n", "give 'pip freeze'"),
+        ("# packages in environment at /opt/conda:\n#\nnumpy 1.26.4 py311_0\n", "give 'conda list --json'"),
+        ("+----+\n| NVIDIA-SMI 550.54.15  Driver Version: 550.54.15 |\n", "give 'nvidia-smi -q -x'"),
+        ("\n==============NVSMI LOG==============\n", "give 'nvidia-smi -q -x'"),
+    ],
+)
+def test_what_people_send_instead_is_told_what_to_send(text: str, advice: str) -> None:
+    """The same program has a form that says all of it."""
+    with pytest.raises(InputError, match=advice):
         recognised(text, "here", list(KINDS.values()))
 
 

@@ -61,9 +61,10 @@ def test_requirements_that_do_not_pin_one_version_are_refused(line: str, words: 
         read(f"{REQUIREMENTS}{line}\n")
 
 
-def test_requirements_that_include_others_are_not_taken_for_whole() -> None:
+@pytest.mark.parametrize("line", ["-r other.txt", "-rother.txt", "--constraint=other.txt", "-c  other.txt"])
+def test_requirements_that_include_others_are_not_taken_for_whole(line: str) -> None:
     """What the other file says is not read, and that is told."""
-    section = read(f"{REQUIREMENTS}-r other.txt\n")["packages"]
+    section = read(f"{REQUIREMENTS}{line}\n")["packages"]
     assert ((), ("line 9: what 'other.txt' says is not read",)) == (section.whole, section.errors)
 
 

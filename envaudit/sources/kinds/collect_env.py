@@ -69,9 +69,10 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
     """
     paste = taken_apart(text)
     twice = paste.repeated & {"PyTorch version", "OS", "Python platform", "Nvidia driver version"}
-    if twice:
+    if twice or paste.reports > 1:
+        what = f"'{min(twice)}' is there with two values" if twice else f"{paste.reports} of them"
         raise InputError(
-            f"holds more than one collect_env: '{min(twice)}' is there with two values",
+            f"holds more than one collect_env: {what}",
             where=where,
             next_step="Give each report a file of its own.",
         )

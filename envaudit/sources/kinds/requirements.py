@@ -47,9 +47,9 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
     for number, line in lines_of(text):
         pin = pin_of(line)
         if isinstance(pin, Options):
-            if pin.includes:
+            if pin.included:
                 whole = False
-                errors.append(f"line {number}: what {pin.text.split()[-1][:80]!r} says is not read")
+                errors.append(f"line {number}: what {pin.included[:80]!r} says is not read")
             continue
         if isinstance(pin, Other):
             raise InputError(
