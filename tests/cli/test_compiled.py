@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -48,9 +49,10 @@ numpy==1.26.4
 """
 
 
-@pytest.fixture
-def one_file(folder: Folder) -> Path:
-    """A one-file form with all three parts."""
+@pytest.fixture(scope="module")
+def compiled_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a one-file form that has all three parts, and what these were read from."""
+    folder = Folder(tmp_path_factory.mktemp("compiled"))
     (folder.path / "policy.toml").write_text(POLICY.replace("[rules.EA160]\n", ""))
     (folder.path / "requirements.lock").write_text(LOCK)
     assert 0 == folder.ask("snapshot", "--nodes", "n[1-3]", "--tag", "good").code
@@ -60,6 +62,15 @@ def one_file(folder: Folder) -> Path:
     )
     assert 0 == ended.code, ended.err
     assert "lock requirements.lock, baseline good, policy policy.toml" in ended.out
+    return folder.path
+
+
+@pytest.fixture
+def one_file(folder: Folder, compiled_folder: Path) -> Path:
+    """A one-file form with all three parts, in a folder of the test's own."""
+    for name in ("policy.toml", "requirements.lock", "envaudit.pyz"):
+        shutil.copy2(compiled_folder / name, folder.path)
+    shutil.copytree(compiled_folder / ".envaudit", folder.path / ".envaudit")
     return folder.path / "envaudit.pyz"
 
 
