@@ -71,6 +71,7 @@ NODE_SIDE = (
         )
     ),
     "transport/inband.py",
+    "transport/postponed.py",
     *(
         f"cli/{name}.py"
         for name in (
