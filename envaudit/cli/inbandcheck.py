@@ -39,7 +39,8 @@ from envaudit.checks.plan import options_of
 from envaudit.cli.aside import Aside
 from envaudit.cli.checkoptions import CheckAsk
 from envaudit.cli.output import check_output_options, emit
-from envaudit.cli.seat import InBand
+from envaudit.cli.seat import InBand, end_with_launcher
+from envaudit.cli.stepnodes import nodes_by_index
 from envaudit.control.client import Client
 from envaudit.control.hub import Event, Hub
 from envaudit.control.tokens import token_of
@@ -108,6 +109,7 @@ class _Part:
         )
         hello = hello_of(_reader(own), os.environ, machine.cards, (place.host, place.port))
         hello["busy"] = busy_in_words(machine, layout) or None
+        end_with_launcher(os.environ)
         try:
             before = (lambda: _run(kernels, asked.kernels_s)) if kernels is not None else None
             said = supervise_ranks(
@@ -116,6 +118,7 @@ class _Part:
                 lambda: hello,
                 machine,
                 before,
+                names_of=lambda came: nodes_by_index(place, os.environ, came),
                 conduct=self._conduct,
                 attend=lambda client, found: self._attend(client, asked, kernels, found),
             )

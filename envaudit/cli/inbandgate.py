@@ -31,7 +31,7 @@ from envaudit.cli.checkoptions import CheckAsk, asked_by
 from envaudit.cli.gatemeeting import CHECK, CHECKED, READ, Attendant, Gathering, let_leave
 from envaudit.cli.output import check_output_options, emit
 from envaudit.cli.policyof import policy_of
-from envaudit.cli.seat import InBand
+from envaudit.cli.seat import InBand, end_with_launcher
 from envaudit.cli.thisnode import this_node
 from envaudit.control.client import HubLost
 from envaudit.control.hub import Hub, HubClosed
@@ -126,6 +126,7 @@ class _Gate:
     def _meet(self) -> int:
         launch = self.launch
         hello = {"reads": self.own is not None, **gatejudging.own_form()}
+        end_with_launcher(os.environ)
         with Meeting(launch.seat, self._token(), hello, self.limits.join_s, self._conduct) as meeting:
             attendant = Attendant(meeting.client, {})
             if self.own is not None:

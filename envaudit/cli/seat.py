@@ -7,7 +7,11 @@ MPI's FAQ ("Which environment variables does Open MPI set"), and for Hydra its w
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import signal
+import threading
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple
 
@@ -25,6 +29,7 @@ DEFAULT_PORT = 29501
 # Jobs that share a node meet apart. Below the ports that Linux gives to clients (ip_local_port_range).
 JOB_PORTS = range(20000, 30000)
 _MAX_RANKS = 100_000
+_PARENT_EVERY_S = 0.5
 MAX_LOCAL_RANKS = 1024
 
 
@@ -110,6 +115,24 @@ def seat_of_environment(environ: Mapping[str, str], options: argparse.Namespace)
         f"{launch.launcher} does not say where the first node is",
         next_step="Give --hub HOST:PORT, or set MASTER_ADDR and MASTER_PORT.",
     )
+
+
+def end_with_launcher(environ: Mapping[str, str]) -> None:
+    """End this process, as SIGTERM does, once the torchrun that started it is gone.
+
+    One that was ended by SIGKILL has ended none of its ranks. Of other launchers the node's own daemon does;
+    who starts ranks from a shell, in the background, wants them to outlive it.
+    """
+    if "TORCHELASTIC_RUN_ID" not in environ:
+        return
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_EVERY_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="envaudit launcher", daemon=True).start()
 
 
 def _of_torchrun(environ: Mapping[str, str]) -> Optional[InBand]:

@@ -94,8 +94,6 @@ def test_torchrun_checks_the_cpu_once_and_all_ranks_together(folder: Folder) -> 
 
 def test_torchrun_with_a_stale_hub_ends_with_a_usage_error_of_rank_0(folder: Folder) -> None:
     """Its port is taken, and the message names --hub."""
-    import socket
-
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -116,6 +114,49 @@ def test_rank_whose_others_never_come_is_incomplete_in_time(folder: Folder) -> N
     assert time.monotonic() - began < 60
     assert "missing" == run_of(done.stdout)["ended"]["kind"]
     assert ["EA602"] == [each["rule"] for each in json.loads(done.stdout)["findings"]]
+
+
+def test_task_of_slurm_that_never_comes_has_the_name_of_its_node(folder: Folder) -> None:
+    """Slurm says where its tasks are to run, and who came is where it says."""
+    variables = {
+        "SLURM_STEP_ID": "0",
+        "SLURM_PROCID": "0",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_NUM_NODES": "2",
+        "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+        "SLURM_STEP_NODELIST": "node[01-02]",
+        "SLURMD_NODENAME": "node01",
+    }
+    hub = f"127.0.0.1:{_free_port()}"
+    argv = [sys.executable, "envaudit.pyz", "check", "--hub", hub, "--join", "2", *FEW]
+    done = launched(folder, argv, **variables)
+    assert 3 == done.returncode, done.stdout + done.stderr
+    assert ["node02"] == run_of(done.stdout)["ended"]["nodes"]
+
+
+@pytest.mark.parametrize("command", ["check", "gate"])
+def test_rank_whose_torchrun_was_killed_ends(folder: Folder, command: str) -> None:
+    """Nobody would hear what it finds."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        hub = f"127.0.0.1:{silent.getsockname()[1]}"
+        argv = [sys.executable, "-m", "envaudit", command, "--only", "collectives", "--hub", hub]
+        launcher = subprocess.Popen(
+            [sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])", *argv],
+            cwd=folder.path,
+            env={**folder.environment, "TORCHELASTIC_RUN_ID": "none", "RANK": "1", "WORLD_SIZE": "2"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        silent.settimeout(WITHIN_S)
+        silent.accept()[0].close()
+        launcher.kill()
+        began = time.monotonic()
+        # Its end closes the pipes; it would look for a hub for a minute.
+        _, complaint = launcher.communicate(timeout=WITHIN_S)
+    assert time.monotonic() - began < 30
+    assert b"interrupted" in complaint
 
 
 def test_launch_with_a_stopped_process_ends_soon_after_it_fell_silent(folder: Folder) -> None:

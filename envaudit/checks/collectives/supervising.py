@@ -103,6 +103,7 @@ def supervise_ranks(
     machine: Machine,
     before: Optional[Callable[[], Any]] = None,
     *,
+    names_of: Callable[[Mapping[int, str]], Sequence[str]] = lambda came: (),
     conduct: Optional[Conduct] = None,
     attend: Optional[Attend] = None,
 ) -> Said:
@@ -114,6 +115,8 @@ def supervise_ranks(
         hello: gives the facts that are compared first.
         machine: with which they are started.
         before: what is done between comparing and the collectives, while others do the same.
+        names_of: in index 0, all nodes by index where the layout does not name them, from the nodes of those
+            who came; empty where nobody knows them.
         conduct: what the hub does once the result is out, in index 0.
         attend: what each member does then.
 
@@ -130,7 +133,8 @@ def supervise_ranks(
             mtu.conduct(hub, MTU_S)
         waiting: List[Event] = []
         if asked.collectives:
-            coordinator = Coordinator(hub, asked.plan, limits, layout.names)
+            came = {index: member.node for index, member in hub.members.items()}
+            coordinator = Coordinator(hub, asked.plan, limits, layout.names or names_of(came))
             coordinator.run(missing)
             waiting = coordinator.others
         if conduct is not None:
