@@ -64,14 +64,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _add_next_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what comes of it")
     group.add_argument(
-        "--good-nodes", metavar="FILE", help="write the nodes that answered and have no finding"
+        "--good-nodes",
+        type=_file,
+        metavar="FILE",
+        help="write the nodes that answered and have no finding",
     )
-    group.add_argument("--bad-nodes", metavar="FILE", help="write the others: srun -x $(cat FILE)")
+    group.add_argument(
+        "--bad-nodes", type=_file, metavar="FILE", help="write the others: srun -x $(cat FILE)"
+    )
     group.add_argument(
         "--suggest", choices=("slurm", "kubectl"), help="print commands that take bad nodes out; none is run"
     )
     group.add_argument(
-        "--verdict-file", metavar="FILE", help="write the last line there, before any rank leaves"
+        "--verdict-file",
+        type=_file,
+        metavar="FILE",
+        help="write the last line there, before any rank leaves",
     )
     group.add_argument(
         "--prolog",
@@ -106,6 +114,13 @@ def _in_band(options: argparse.Namespace) -> Optional[seat.InBand]:
 def _form(name: str) -> Any:
     # By name: the one-file form does not carry what asks other nodes, and need not.
     return importlib.import_module(f"envaudit.cli.{name}")
+
+
+def _file(text: str) -> str:
+    # A variable that is not set: who waits for the file would find none, or an old one.
+    if not text:
+        raise argparse.ArgumentTypeError("expected a file, got ''")
+    return text
 
 
 def _nodes(text: str) -> int:

@@ -124,10 +124,22 @@ def default_format() -> str:
 
 
 def write(text: str) -> None:
-    """Print, also where the locale cannot: what it lacks is escaped."""
+    """Print, also where the locale cannot: what it lacks is escaped.
+
+    Raises:
+        BrokenPipeError: its reader has left.
+        NeededError: it cannot be written, such as a file on a full disk.
+    """
     encoding = sys.stdout.encoding or "ascii"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        from envaudit.store.files import write_failure
+
+        raise write_failure("standard output", error) from error
 
 
 def _inert(text: str) -> str:

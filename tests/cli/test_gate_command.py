@@ -141,6 +141,7 @@ def test_stored_nodes_are_judged_without_being_asked(folder: Folder) -> None:
         (("--bad-nodes", "config"), 5),
         (("--verdict-file", "nowhere/verdict"), 5),
         (("--allow-missing", "-1"), 2),
+        (("--verdict-file", ""), 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

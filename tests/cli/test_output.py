@@ -267,3 +267,20 @@ def test_waived_finding_is_in_every_report(folder: Folder) -> None:
     assert ["n2"] == skipped
     (result,) = [each for each in json.loads(texts["sarif"])["runs"][0]["results"] if "suppressions" in each]
     assert ("EA451", "note") == (result["ruleId"], result["level"])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_standard_output_on_a_full_disk_is_no_fault_of_the_program(linting: Folder) -> None:
+    """`envaudit lint > report.txt`: the message names the cause, and asks for no bug report."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "envaudit", "lint"],
+            cwd=linting.path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert 5 == ended.returncode
+    assert ended.stderr.startswith("envaudit: standard output: cannot be written (No space left on device).")
