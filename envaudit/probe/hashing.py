@@ -3,6 +3,9 @@
 Threads would take turns at the interpreter's lock for every small file. Each process has one buffer,
 takes the next part of the work from a pipe that all of them share, and says what it found on a pipe
 of its own. A process that loses its parent ends by itself.
+
+A part is one text. The objects that it was made from stay untouched once the processes have started:
+counting a reference to one would copy the page of memory that it lies on, in each process.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import signal
 import stat
 import sys
 import time
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.probe import child
 
@@ -27,7 +30,7 @@ _MAX_PROCESSES = 8
 _BUFFER_BYTES = 256 << 10
 # A part of the work has no more bytes and no more files than this, unless there would be too many
 # parts: their numbers wait in a pipe, of which 4096 bytes are certain (pipe(7)).
-_PART_BYTES, _PART_FILES, _MOST_PARTS = 8 << 20, 64, 400
+_PART_BYTES, _PART_FILES, _MOST_PARTS = 16 << 20, 128, 400
 _NUMBER_BYTES = 4
 # Where no size was recorded stands a script or a configuration; a sparse file may say exabytes.
 _MAX_UNSIZED_BYTES = 16 << 30
@@ -53,19 +56,21 @@ Tell = Callable[[int, int, int, int], None]
 
 
 class File(NamedTuple):
-    """A file that is looked at.
+    """A file that is looked at, as a package has recorded it.
 
     Attributes:
         path: where it lies on this machine.
-        accepted: digests that it may have; empty where only its presence is known.
+        accepted: the digests that it may have; empty where only its presence is known.
         sizes: bytes that it may have; empty where they are not known.
-        is_link: it was a symbolic link; that it still is one is enough.
+        is_link: it was a symbolic link; that it still is one is enough. The digest is that of its target.
+        package: who says so.
     """
 
     path: str
-    accepted: FrozenSet[Digest] = frozenset()
+    accepted: Sequence[Digest] = ()
     sizes: Sequence[int] = ()
     is_link: bool = False
+    package: str = ""
 
 
 class Found(NamedTuple):
@@ -84,6 +89,14 @@ class Found(NamedTuple):
     errors: Dict[int, str]
     read_bytes: int
     known: Dict[Identity, Digest]
+
+
+class _Part(NamedTuple):
+    """What one process looks at in one go: numbers of files, their bytes, and their texts (`_text`)."""
+
+    indices: List[int]
+    weight: int
+    text: str
 
 
 class Looking:
@@ -107,8 +120,8 @@ class Looking:
             believed: digests of earlier runs, believed where the identity is the same.
             remember: answer with the digests by identity.
         """
-        self._files = files
-        self._parts = _parts(files, contents)
+        weights = [max(file.sizes) if file.sizes else 0 for file in files]
+        self._parts = _parts(files, weights, contents)
         self._worker = _Worker(files, contents, believed or {}, remember)
         self._deadline_s = deadline_s
         self._workers: Dict[int, int] = {}
@@ -116,7 +129,7 @@ class Looking:
         self._found = Found([], [], {}, 0, {})
         self._read_bytes = 0
         self._done = (0, 0)
-        self._all = (len(files), sum(map(self._weigh, range(len(files)))))
+        self._all = (len(files), sum(weights))
 
     def __enter__(self) -> Looking:
         """Start the processes."""
@@ -161,7 +174,7 @@ class Looking:
                 self._take(self._said_of(number), tell)
         self._listen(tell)
         for number in self._left:
-            for index in self._parts[number]:
+            for index in self._parts[number].indices:
                 self._found.errors[index] = "the process that looked at it was ended"
         return self._found._replace(read_bytes=self._read_bytes)
 
@@ -183,9 +196,6 @@ class Looking:
                     os.close(fd)
                     child.reap(self._workers.pop(fd))
 
-    def _weigh(self, index: int) -> int:
-        return max(self._files[index].sizes or (0,))
-
     def _said_of(self, number: int) -> bytes:
         return json.dumps([number, *self._worker.look(self._parts[number])]).encode("ascii") + b"\n"
 
@@ -193,7 +203,9 @@ class Looking:
         number, read_bytes, states, known = json.loads(line.decode("ascii"))
         self._left.discard(number)
         self._read_bytes += read_bytes
-        for index, state in states:
+        part = self._parts[number]
+        for position, state in states:
+            index = part.indices[position]
             if state == CHANGED:
                 self._found.changed.append(index)
             elif state == MISSING:
@@ -202,8 +214,7 @@ class Looking:
                 self._found.errors[index] = state
         for *identity, algorithm, digest in known:
             self._found.known[tuple(identity)] = (algorithm, digest)
-        part = self._parts[number]
-        self._done = (self._done[0] + len(part), self._done[1] + sum(map(self._weigh, part)))
+        self._done = (self._done[0] + len(part.indices), self._done[1] + part.weight)
         if tell:
             tell(*self._done, *self._all)
 
@@ -213,20 +224,36 @@ def processes() -> int:
     return max(1, min(_MAX_PROCESSES, len(os.sched_getaffinity(0))))
 
 
-def _parts(files: Sequence[File], contents: bool) -> List[List[int]]:
-    """The numbers of the files in parts, the largest file first: what is left at the end is small."""
-    weights = [max(file.sizes) if contents and file.sizes else 0 for file in files]
-    most_bytes = max(_PART_BYTES, sum(weights) // _MOST_PARTS)
+def _parts(files: Sequence[File], weights: Sequence[int], contents: bool) -> List[_Part]:
+    """The files in parts, the largest first: what is left at the end is small."""
+    texts = list(map(_text, files))
+    most_bytes = max(_PART_BYTES, sum(weights) // _MOST_PARTS) if contents else sum(weights)
     most_files = max(_PART_FILES, len(files) // _MOST_PARTS)
-    parts: List[List[int]] = []
-    weight = 0
-    for index in sorted(range(len(files)), key=weights.__getitem__, reverse=True):
-        if not parts or weight + weights[index] > most_bytes or len(parts[-1]) >= most_files:
-            parts.append([])
-            weight = 0
-        parts[-1].append(index)
+    order = sorted(range(len(files)), key=weights.__getitem__, reverse=True)
+    parts: List[_Part] = []
+    begin = weight = 0
+    for end, index in enumerate(order):
+        if end > begin and (weight + weights[index] > most_bytes or end - begin >= most_files):
+            parts.append(_part(order[begin:end], weight, texts))
+            begin, weight = end, 0
         weight += weights[index]
+    if order:
+        parts.append(_part(order[begin:], weight, texts))
     return parts
+
+
+def _part(indices: List[int], weight: int, texts: Sequence[str]) -> _Part:
+    return _Part(indices, weight, "\0".join([texts[index] for index in indices]))
+
+
+def _text(file: File) -> str:
+    """Path, sha256 and size; the last two empty where there are several, others, or none."""
+    path, accepted, sizes, _, _ = file
+    if len(accepted) == len(sizes) == 1:
+        ((algorithm, digest),) = accepted
+        if algorithm == "sha256" and digest.isalnum():
+            return f"{path}\0{digest}\0{sizes[0]}"
+    return path + "\0\0"
 
 
 class _Worker:
@@ -245,51 +272,45 @@ class _Worker:
         self._read_bytes = 0
         self._known: List[Tuple[Any, ...]] = []
 
-    def look(self, part: Sequence[int]) -> Tuple[int, List[Tuple[int, str]], List[Tuple[Any, ...]]]:
-        """Bytes read; number and state of each file that is not as recorded; what is known of digests."""
+    def look(self, part: _Part) -> Tuple[int, List[Tuple[int, str]], List[Tuple[Any, ...]]]:
+        """Bytes read; place in the part and state of each file not as recorded; what is known of digests."""
         if os.getppid() != self.parent:
             os._exit(0)
         self._read_bytes = 0
         self._known = []
         states = []
-        files, plainly = self._files, self._contents and not self._remember
-        for index in part:
+        plainly = self._contents and not self._remember
+        words = part.text.split("\0")
+        for position, (path, digest, size) in enumerate(zip(words[::3], words[1::3], words[2::3])):
+            if digest and plainly and self._is_as_recorded(path, digest, int(size)):
+                continue
             try:
-                if plainly and self._is_as_recorded(files[index]):
-                    continue
-                state = self._state(files[index])
+                state = self._state(self._files[part.indices[position]])
             except OSError as error:
                 state = _MEANING.get(error.errno or 0) or _why(error)
             except ValueError as error:
                 state = _why(error)  # an algorithm that this machine's policy forbids
             if state:
-                states.append((index, state))
+                states.append((position, state))
         return self._read_bytes, states, self._known
 
-    def _is_as_recorded(self, file: File) -> bool:
-        """Whether a file has the one digest and size that it should have; False says nothing yet.
+    def _is_as_recorded(self, path: str, digest: str, size_bytes: int) -> bool:
+        """Whether a file has the sha256 and size that it should have; False says nothing yet.
 
         That spares looking at what nearly every file is: where anything is odd, `_state` looks first
         and opens then. A link is not followed here, since it may lead to a device that acts when it is
         opened; only root can put a device itself into a prefix.
         """
-        path, accepted, sizes, _ = file
-        if len(accepted) != 1 or len(sizes) != 1:
-            return False
-        ((algorithm, digest),) = accepted
-        (left,) = sizes
-        if algorithm != "sha256":
-            return False
         try:
             fd = os.open(path, _OPENED | os.O_NOFOLLOW)
-        except OSError:
+        except (OSError, ValueError):
             return False
         try:
             buffer, into = self._buffer, self._into
-            count = os.readv(fd, into)
+            count = read_bytes = os.readv(fd, into)
             found = hashlib.sha256(buffer[:count])
-            read_bytes = count
-            while count and read_bytes < left:
+            # Behind a full buffer there may be more than there should be.
+            while count == _BUFFER_BYTES and read_bytes <= size_bytes:
                 if os.getppid() != self.parent:
                     os._exit(0)
                 count = os.readv(fd, into)
@@ -299,13 +320,13 @@ class _Worker:
             return False
         finally:
             os.close(fd)
-        if read_bytes != left or found.hexdigest() != digest:
+        if read_bytes != size_bytes or found.hexdigest() != digest:
             return False
         self._read_bytes += read_bytes
         return True
 
     def _state(self, file: File) -> str:
-        path, accepted, sizes, is_link = file
+        path, accepted, sizes, is_link, _ = file
         if is_link or not (accepted or sizes):
             seen = os.lstat(path)
             if stat.S_ISLNK(seen.st_mode) or not accepted:
@@ -336,9 +357,9 @@ class _Worker:
         settled = max(seen.st_mtime_ns, seen.st_ctime_ns) + _SETTLED_NS < asked_ns
         if settled and _identity(os.stat(file.path)) == identity:
             self._known.append((*identity, *min(digests)))
-        return "" if file.accepted.intersection(digests) else CHANGED
+        return "" if set(digests).intersection(file.accepted) else CHANGED
 
-    def _digests(self, path: str, size_bytes: int, accepted: FrozenSet[Digest]) -> List[Digest]:
+    def _digests(self, path: str, size_bytes: int, accepted: Sequence[Digest]) -> List[Digest]:
         """Those of a file that was seen to be a regular one, read no further than its size was."""
         # It may have become a FIFO meanwhile, which blocks without O_NONBLOCK.
         fd = os.open(path, _OPENED)
@@ -346,8 +367,7 @@ class _Worker:
             buffer, into = self._buffer, self._into
             count = os.readv(fd, into)
             self._read_bytes += count
-            names = {name for name, _ in accepted} if len(accepted) > 1 else [name for name, _ in accepted]
-            sums = [_new(name, buffer[:count]) for name in names]
+            sums = [_new(name, buffer[:count]) for name in {name for name, _ in accepted}]
             while count and size_bytes > count:
                 if os.getppid() != self.parent:
                     os._exit(0)

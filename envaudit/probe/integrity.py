@@ -19,12 +19,12 @@ import signal
 import stat
 import time
 from contextlib import contextmanager
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.hashcache import HashCache
 from envaudit.probe.hashing import Digest, File, Identity, Looking, Tell
-from envaudit.probe.recorded import Claim, Recorded
+from envaudit.probe.recorded import Recorded
 from envaudit.probe.unrecorded import unrecorded
 
 SCHEMA = 1
@@ -34,8 +34,6 @@ STATES = ("changed", "missing", "extra")
 _NAMED_PATHS = 20
 _MAX_NAMED = 5000
 _MAX_ERRORS = 100
-
-_NOTHING: FrozenSet[Digest] = frozenset()
 
 # Package to the paths of its files.
 _ByPackage = Dict[str, List[str]]
@@ -73,7 +71,9 @@ def _read(context: Context, tell: Optional[Tell]) -> Answer:
     if not recorded.owned and not errors:
         return Answer("absent", {}, {"examined": 0})
     paths = list(recorded.claims)
-    files = [_file(context, path, recorded.claims[path]) for path in paths]
+    files = list(map(_as_any_says, recorded.claims.values()))
+    if not context.live:
+        files = [file._replace(path=context.real(file.path)) for file in files]
     believed: Mapping[Identity, Digest] = cache.read() if cache and mode == "size" else {}
     with Looking(
         files,
@@ -138,20 +138,17 @@ def _left_s() -> float:
     return left_s or DEADLINE_S
 
 
-def _file(context: Context, path: str, claims: List[Claim]) -> File:
+def _as_any_says(claims: List[File]) -> File:
     """A file that several packages have is as any of them says: whichever came last has won."""
-    real = path if context.live else context.real(path)
     if len(claims) == 1:
-        _, algorithm, digest, size, is_link = claims[0]
-        accepted = frozenset(((algorithm, digest),)) if digest else _NOTHING
-        return File(real, accepted, () if size is None else (size,), is_link)
-    if not all(claim.digest for claim in claims):
-        return File(real)
-    sizes = [claim.size_bytes for claim in claims if claim.size_bytes is not None]
+        return claims[0]
+    if not all(claim.accepted for claim in claims):
+        return File(claims[0].path)
+    sizes = [size for claim in claims for size in claim.sizes]
     return File(
-        real,
-        frozenset((claim.algorithm, claim.digest) for claim in claims),
-        tuple(sizes) if len(sizes) == len(claims) else (),
+        claims[0].path,
+        [digest for claim in claims for digest in claim.accepted],
+        sizes if len(sizes) == len(claims) else (),
         any(claim.is_link for claim in claims),
     )
 

@@ -6,14 +6,14 @@ conda keeps them in `paths_data` of conda-meta, pip and uv in the RECORD of a .d
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
 import os
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from envaudit.probe.context import Context
 from envaudit.probe.distributions import Distribution, find_in
+from envaudit.probe.hashing import File
 
 _MAX_RECORD_BYTES = 256 << 20
 _MAX_NAME_CHARACTERS = 200
@@ -22,29 +22,12 @@ _ALGORITHMS = {"sha256": 32, "sha384": 48, "sha512": 64, "sha224": 28, "sha1": 2
 _BYTE_CODE = (".pyc", ".pyo")
 
 
-class Claim(NamedTuple):
-    """What a package says of one file.
-
-    Attributes:
-        package: its name; a pip package is named `pip:NAME`.
-        algorithm: of hashlib; empty where only the presence of the file is known.
-        digest: in lower case hex; empty likewise.
-        size_bytes: None where nobody wrote it down, or where the install changed it.
-        is_link: whether it was installed as a symbolic link; the digest is that of its target.
-    """
-
-    package: str
-    algorithm: str = ""
-    digest: str = ""
-    size_bytes: Optional[int] = None
-    is_link: bool = False
-
-
 class Recorded:
     """All claims of an environment.
 
     Attributes:
-        claims: absolute path to what packages say of it; a file that two packages have has two.
+        claims: absolute path to what packages say of it; a file that two packages have has two. A pip
+            package is named `pip:NAME`.
         conda: the prefix that holds conda-meta.
         prefix: the prefix of the interpreter, a virtual environment's own.
         sites: the folders on sys.path below `prefix` and `conda`, each once.
@@ -60,7 +43,7 @@ class Recorded:
         self.prefix = str(told.get("prefix") or "")
         candidates = (self.prefix, str(told.get("base_prefix") or ""))
         self.conda = next((p for p in candidates if p and _has_records(context, p)), self.prefix)
-        self.claims: Dict[str, List[Claim]] = {}
+        self.claims: Dict[str, List[File]] = {}
         self.owned: Dict[str, str] = {}
         self.unowned: Set[str] = set()
         self.outside = 0
@@ -92,7 +75,7 @@ class Recorded:
                 record = json.loads(context.read_bytes(path, _MAX_RECORD_BYTES))
                 package = str(record["name"])[:_MAX_NAME_CHARACTERS]
                 entries = [
-                    (str(entry["_path"]), _conda_claim(package, entry))
+                    _conda_claim(top, package, entry)
                     for entry in (record.get("paths_data") or {}).get("paths") or ()
                 ]
             except OSError as error:
@@ -101,13 +84,7 @@ class Recorded:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 self.errors.append(f"{path}: not a record of a package ({type(error).__name__})")
                 continue
-            for inside, claim in entries:
-                place = top + inside
-                if _is_crooked(inside):
-                    place = os.path.normpath(os.path.join(top, inside))
-                if not place.startswith(top) or not _is_name(place):
-                    self.outside += 1
-                    continue
+            for place, claim in entries:
                 self._add(place, package, claim)
 
     def _read_site(self, context: Context, folder: str) -> None:
@@ -140,34 +117,34 @@ class Recorded:
         return any(one.metadata + name in self.owned for name in ("", "/METADATA", "/PKG-INFO"))
 
     def _take_rows(self, package: str, folder: str, record: str) -> None:
-        top = self.prefix.rstrip("/") + "/"
+        top, folder = self.prefix.rstrip("/") + "/", folder + "/"
         for inside, hashed, size in _rows(record):
-            place = f"{folder}/{inside}"
-            if _is_crooked(inside):
-                place = os.path.normpath(os.path.join(folder, inside))
-            if not place.startswith(top) or not _is_name(place):
-                self.outside += 1
-                continue
-            self._add(place, package, self._wheel_claim(package, hashed, size))
+            place = _place(top, folder, inside)
+            self._add(place, package, self._wheel_claim(place, package, hashed, size))
 
-    def _wheel_claim(self, package: str, hashed: str, size: str) -> Optional[Claim]:
+    def _wheel_claim(self, place: str, package: str, hashed: str, size: str) -> Optional[File]:
         algorithm, _, encoded = hashed.partition("=")
-        size_bytes = int(size) if size.isdecimal() and len(size) < 20 else None
         if not encoded:
             return None  # RECORD itself and what is made after the install
+        sizes = (int(size),) if size.isdecimal() and len(size) < 20 else ()
         algorithm = algorithm.lower()
-        if algorithm not in _ALGORITHMS:
+        length = _ALGORITHMS.get(algorithm)
+        if length is None:
             self.unknown[algorithm[:40]] = self.unknown.get(algorithm[:40], 0) + 1
-            return Claim(package, "", "", size_bytes)
+            return File(place, (), sizes, False, package)
         try:
-            digest = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).hex()
+            plain = encoded.replace("-", "+").replace("_", "/")
+            digest = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).hex()
         except (binascii.Error, ValueError):
             digest = ""
-        if len(digest) != 2 * _ALGORITHMS[algorithm]:
+        if len(digest) != 2 * length:
             digest = encoded.lower()  # old tools wrote hex; what is neither is met by no file
-        return Claim(package, algorithm, digest, size_bytes)
+        return File(place, ((algorithm, digest),), sizes, False, package)
 
-    def _add(self, place: str, package: str, claim: Optional[Claim]) -> None:
+    def _add(self, place: str, package: str, claim: Optional[File]) -> None:
+        if not place:
+            self.outside += 1
+            return
         self.owned[place] = package
         if claim is not None and not place.endswith(_BYTE_CODE):
             self.claims.setdefault(place, []).append(claim)
@@ -196,39 +173,43 @@ def _is_below(path: str, prefix: str) -> bool:
     return bool(prefix) and path.startswith(prefix.rstrip("/") + "/")
 
 
-def _is_crooked(path: str) -> bool:
-    """Whether a path may mean something else than what follows its folder."""
-    return ".." in path or "./" in path or "//" in path or path[:1] in ("", "/")
+def _place(top: str, folder: str, inside: str) -> str:
+    """Where an entry below a folder lies; empty where that is not below `top`, or no file can be called so.
+
+    Both folders end with a slash.
+    """
+    place = folder + inside
+    if ".." in inside or "./" in inside or "//" in inside or inside[:1] in ("", "/"):
+        place = os.path.normpath(os.path.join(folder, inside))
+    if not place.startswith(top) or "\0" in place:
+        return ""
+    if not place.isascii():
+        try:
+            os.fsencode(place)
+        except UnicodeEncodeError:
+            return ""
+    return place
 
 
-def _is_name(path: str) -> bool:
-    """Whether a file can be called so: no NUL, nothing that the file system cannot encode."""
-    if path.isascii() and "\0" not in path:
-        return True
-    try:
-        os.fsencode(path)
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in path
-
-
-def _conda_claim(package: str, entry: Dict[str, Any]) -> Optional[Claim]:
-    """A claim of an entry of paths_data; None for a folder."""
+def _conda_claim(top: str, package: str, entry: Dict[str, Any]) -> Tuple[str, Optional[File]]:
+    """Path and claim of an entry of paths_data; the path as of `_place`, no claim for a folder."""
+    place = _place(top, top, str(entry["_path"]))
     kind = entry.get("path_type") or "hardlink"
     if kind == "directory":
-        return None
+        return place, None
     built, placed = entry.get("sha256"), entry.get("sha256_in_prefix")
     if kind == "softlink":
-        return Claim(package, "sha256" if built else "", str(built or "").lower(), None, is_link=True)
-    if kind != "hardlink":
-        return Claim(package)  # an entry point that conda itself made, with a digest of nothing
-    size = entry.get("size_in_bytes")
-    if entry.get("prefix_placeholder") and not placed:
-        return Claim(package)  # old conda wrote no digest of what it had put the prefix into
-    if placed and placed != built:
-        size = None  # conda writes the size that the file had in its archive
+        digest = str(built or "").lower()
+        return place, File(place, (("sha256", digest),) if digest else (), (), True, package)
+    if kind != "hardlink":  # an entry point that conda itself made, with a digest of nothing
+        return place, File(place, package=package)
+    if entry.get("prefix_placeholder") and not placed:  # old conda wrote none of what holds the prefix
+        return place, File(place, package=package)
     digest = str(placed or built or "").lower()
-    return Claim(package, "sha256" if digest else "", digest, size if type(size) is int else None)
+    size = entry.get("size_in_bytes")
+    # Where the install changed a file, conda writes the size that it had in its archive.
+    sizes = (size,) if type(size) is int and (not placed or placed == built) else ()
+    return place, File(place, (("sha256", digest),) if digest else (), sizes, False, package)
 
 
 def _rows(record: str) -> Iterator[Tuple[str, str, str]]:

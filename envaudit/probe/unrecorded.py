@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Set, Tuple
 
 from envaudit.probe.context import Context
 from envaudit.probe.recorded import Recorded
@@ -28,7 +28,7 @@ def unrecorded(context: Context, recorded: Recorded, errors: List[str]) -> Itera
     """Package and path of each file; the package is the one that the folder belongs to."""
     owners, names = _folders(recorded)
     entries = 0
-    for top in _tops(recorded):
+    for top in _tops(recorded, names):
         pending: List[Tuple[str, str, int]] = [(top, "", 0)]
         while pending:
             folder, owner, depth = pending.pop()
@@ -92,16 +92,16 @@ def _folders(recorded: Recorded) -> Tuple[Dict[str, str], Dict[str, Set[str]]]:
     return owners, names
 
 
-def _tops(recorded: Recorded) -> List[str]:
-    """The top-level folders of site-packages that packages have files in."""
+def _tops(recorded: Recorded, folders: Iterable[str]) -> List[str]:
+    """The top-level folders of site-packages that packages have files in, of the folders of all."""
     tops: Set[str] = set()
     for site in recorded.sites:
         if os.path.basename(site) not in ("site-packages", "dist-packages"):
             continue  # the standard library holds what its distributor put there
         start = site + "/"
-        for path in recorded.owned:
-            if path.startswith(start):
-                name, slash, _ = path[len(start) :].partition("/")
-                if slash and not name.endswith(_METADATA) and name not in _SKIPPED_FOLDERS:
+        for folder in folders:
+            if folder.startswith(start):
+                name = folder[len(start) :].partition("/")[0]
+                if not name.endswith(_METADATA) and name not in _SKIPPED_FOLDERS:
                     tops.add(start + name)
     return sorted(tops - recorded.unowned)

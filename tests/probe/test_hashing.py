@@ -30,7 +30,7 @@ def files_in(tmp_path: Path) -> FilesIn:
             path = tmp_path / f"{number:05d}"
             path.write_bytes(text)
             digest = ("sha256", hashlib.sha256(text).hexdigest())
-            made.append(File(str(path), frozenset((digest,)), (len(text),)))
+            made.append(File(str(path), (digest,), (len(text),)))
         return made
 
     return make
@@ -56,7 +56,7 @@ def test_file_larger_than_the_buffer_is_read_to_its_end(tmp_path: Path) -> None:
     for last, expected in ((0, []), (1, [0])):
         text[-1] = last
         path.write_bytes(text)
-        with Looking([File(str(path), frozenset((digest,)))], contents=True, deadline_s=30) as looking:
+        with Looking([File(str(path), (digest,))], contents=True, deadline_s=30) as looking:
             assert expected == looking.result().changed
 
 
@@ -90,7 +90,7 @@ def test_file_whose_process_was_ended_is_an_error_and_not_as_recorded(
 _LOOK_FOR_LONG = """
 import sys
 from envaudit.probe.hashing import File, Looking
-sparse = File(sys.argv[1], frozenset((("sha256", "0" * 64),)), (1 << 40,))
+sparse = File(sys.argv[1], (("sha256", "0" * 64),), (1 << 40,))
 with Looking([sparse] * 4, contents=True, deadline_s=60) as looking:
     print("looking", flush=True)
     looking.result()
@@ -134,3 +134,23 @@ def test_ended_process_leaves_nobody_hashing(tmp_path: Path, number: signal.Sign
         process.send_signal(number)
         process.wait(10)
     assert _until(lambda: not _working_on(path))
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_byte_behind_a_full_buffer_is_seen(tmp_path: Path, pieces: int) -> None:
+    """A library of exactly so many buffers to which something was appended begins as recorded."""
+    text = bytes(pieces * (256 << 10))
+    path = tmp_path / "library.so"
+    file = File(str(path), (("sha256", hashlib.sha256(text).hexdigest()),), (len(text),))
+    for more, expected in ((b"", []), (b"x", [0])):
+        path.write_bytes(text + more)
+        with Looking([file], contents=True, deadline_s=30) as looking:
+            assert expected == looking.result().changed
+
+
+def test_digest_of_a_hostile_record_is_that_file_s_alone(files_in: FilesIn) -> None:
+    """One with a NUL, or a path without one, shifts no other file's."""
+    files = files_in(3)
+    files[1] = files[1]._replace(accepted=(("sha256", "a\0b\0c"),))
+    with Looking(files, contents=True, deadline_s=30) as looking:
+        assert [1] == looking.result().changed
