@@ -174,19 +174,27 @@ def _expected(
     if isinstance(platforms, list) and about.facts.get("platform") not in platforms:
         # It asks nothing of this node, which is not to say that the node must have nothing.
         return replace(expected, sections={LOCK: about})
+    if not packages_asked(expected):
+        raise UsageError(
+            f"it names no package for {about.facts['platform']}, so every node would be as it says",
+            where=lock.path,
+            next_step="Make it again.",
+        )
     return expected
+
+
+def packages_asked(expected: Fingerprint) -> int:
+    """How many packages a lock asks of a node."""
+    return sum(
+        sum(facts is not None for facts in table.values())
+        for name in COMPARED
+        for table in _tables(expected, name)
+    )
 
 
 def _amount(lock: ForeignFile, expected: Sequence[Fingerprint]) -> str:
     """`12 packages of train.conda-lock.yml for linux-64`."""
-    counts = {
-        str(each.sections[LOCK].facts["platform"]): sum(
-            sum(facts is not None for facts in table.values())
-            for name in COMPARED
-            for table in _tables(each, name)
-        )
-        for each in expected
-    }
+    counts = {str(each.sections[LOCK].facts["platform"]): packages_asked(each) for each in expected}
     told = ", ".join(f"{count} packages for {platform}" for platform, count in sorted(counts.items()))
     return told or f"nothing of {lock.path}"
 

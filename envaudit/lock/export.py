@@ -52,7 +52,7 @@ def of_lock(lock: Lock, platform: str, categories: Collection[str]) -> Environme
     """The environment that a lock describes for one platform and some categories.
 
     Raises:
-        UsageError: the lock has no such platform.
+        UsageError: the lock has no such platform or category, or nothing of it for that platform.
     """
     if platform not in lock.platforms:
         raise UsageError(
@@ -60,6 +60,7 @@ def of_lock(lock: Lock, platform: str, categories: Collection[str]) -> Environme
             where=lock.path,
             next_step=f"It has {', '.join(lock.platforms)}: name one with --platform.",
         )
+    lock.check_has(platform, categories)
     name = os.path.basename(lock.path)
     for ending in (".yml", ".yaml", ".conda-lock", "-lock"):
         name = name[: -len(ending)] if name.endswith(ending) and name != ending else name

@@ -73,6 +73,7 @@ def freshness_section(
             before = recorded.platforms or (lock.platforms if now else ())
             changes += _signed("platforms", before, now)
         changes += changes_between(recorded, inputs_of(sources, common, virtual, priority))
+        changes += _lost(lock, recorded, common)
     # A lock of another tool may hold a password in a channel's address.
     said: list[Fact] = [cleaned(change) for change in changes]
     facts: dict[str, Fact] = {"path": lock.path, "changes": said, "by_hash": recorded is None}
@@ -105,6 +106,20 @@ def changes_between(before: Inputs, now: Inputs) -> list[str]:
         line if len(where) == len(per_platform) else f"{line} ({', '.join(where)})"
         for line, where in seen.items()
     ]
+
+
+def _lost(lock: Lock, recorded: Inputs, platforms: Sequence[str]) -> Iterator[str]:
+    """The conda packages that a merge or a hand took out: a spec, or another package, needs them."""
+    for platform in platforms:
+        packages = lock.of(platform, None, "conda")
+        wanted = {name: each.name for each in packages for name in each.dependencies}
+        for line in map(_parsed, recorded.specs.get(platform, ())):
+            if line.manager == "conda" and "/" not in line.name:
+                wanted.setdefault(line.name.rpartition("::")[2], "")
+        for name in sorted(wanted.keys() - {each.name for each in packages}):
+            if not name.startswith("__"):  # a virtual package: a fact of the machine
+                needs = f", and {wanted[name]} needs it" if wanted[name] else ""
+                yield f"{name}: gone from the lock for {platform}{needs}"
 
 
 def _spec_changes(before: Iterable[str], now: Iterable[str]) -> Iterator[str]:

@@ -97,7 +97,7 @@ def wanted_packages(
     """The conda and the pip packages of one platform.
 
     Raises:
-        UsageError: the lock has no such platform or category.
+        UsageError: the lock has no such platform or category, or nothing of it for that platform.
     """
     if platform not in lock.platforms:
         raise UsageError(
@@ -105,13 +105,7 @@ def wanted_packages(
             where=lock.path,
             next_step=f"It has {', '.join(lock.platforms)}. Lock with -p {platform} to add it.",
         )
-    unknown = sorted(set(categories) - set(lock.categories) - {"main"})
-    if unknown:
-        raise UsageError(
-            f"the lock has no category '{unknown[0]}'",
-            where=lock.path,
-            next_step=f"It has {', '.join(lock.categories)}.",
-        )
+    lock.check_has(platform, categories)
     return lock.of(platform, categories, "conda"), lock.of(platform, categories, "pip")
 
 

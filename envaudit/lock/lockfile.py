@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envaudit.errors import InputError
+from envaudit.errors import InputError, UsageError
 from envaudit.lock.keypaths import KeyedReader
 
 MANAGERS = ("conda", "pip")
@@ -134,6 +134,25 @@ class Lock:
         names = {name for package in self.packages for name in package.categories}
         return tuple(sorted(names, key=lambda name: (name != "main", name)))
 
+    def check_has(self, platform: str, categories: Iterable[str]) -> None:
+        """Refuse to ask for nothing: an empty environment would be as locked.
+
+        Raises:
+            UsageError: no package has one of these categories, or none is for this platform.
+        """
+        chosen = tuple(categories)
+        unknown = sorted(set(chosen) - set(self.categories) - {"main"})
+        there = {name for package in self.of(platform, None) for name in package.categories}
+        if unknown:
+            said, has = f"the lock has no category '{unknown[0]}'", self.categories
+        elif there.isdisjoint(chosen):
+            said = f"the lock has no package of category {', '.join(chosen)} for {platform}"
+            has = tuple(sorted(there))
+        else:
+            return
+        advice = f"It has {', '.join(has)}: name one with --category." if has else "Make the lock again."
+        raise UsageError(said, where=self.path, next_step=advice)
+
     def source_paths(self) -> tuple[str, ...]:
         """The environment files as paths from here."""
         folder = os.path.dirname(os.path.abspath(self.path))
@@ -188,7 +207,7 @@ def parse_lock(data: bytes, path: str) -> Lock:
         channels=channels,
         platforms=reader.names(metadata, "platforms", "metadata.", _PLATFORM, "a platform"),
         sources=reader.names(metadata, "sources", "metadata."),
-        packages=_folded(packages),
+        packages=_folded(packages, path),
         custom=reader.texts(metadata, "custom_metadata", "metadata.")
         if "custom_metadata" in metadata
         else {},
@@ -213,16 +232,31 @@ def _load_yaml(data: bytes, path: str) -> Any:
         raise InputError("not YAML", where=path, why=str(error).split("\n")[0]) from None
 
 
-def _folded(packages: list[LockedPackage]) -> tuple[LockedPackage, ...]:
-    """One entry a package: version 1 repeats it for each of its categories."""
+def _folded(packages: list[LockedPackage], path: str) -> tuple[LockedPackage, ...]:
+    """One entry a package: version 1 repeats it for each of its categories.
+
+    Raises:
+        InputError: a package is there twice, and not the same, as a merge of two branches may leave it.
+    """
     by_key: dict[tuple[str, ...], LockedPackage] = {}
-    for package in packages:
-        key = (package.manager, package.platform, package.name, package.url)
-        known = by_key.get(key)
-        if known is None:
-            by_key[key] = package
-        else:
-            by_key[key] = replace(known, categories=known.categories | package.categories)
+    for index, package in enumerate(packages):
+        key = (package.manager, package.platform, package.name)
+        known = by_key.setdefault(key, package)
+        if (known.url, known.version, known.md5, known.sha256) != (
+            package.url,
+            package.version,
+            package.md5,
+            package.sha256,
+        ):
+            raise InputError(
+                f"package[{index}]: {package.name} is there twice for {package.platform}",
+                where=path,
+                why=f"{known.version} {known.build}".strip()
+                + " and "
+                + f"{package.version} {package.build}".strip(),
+                next_step="Make the lock again with 'envaudit lock'.",
+            )
+        by_key[key] = replace(known, categories=known.categories | package.categories)
     return tuple(by_key.values())
 
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from envaudit.lock.entries import Located
 from envaudit.lock.freshness import changes_between, freshness_section
 from envaudit.lock.inputs import Inputs, inputs_of
-from envaudit.lock.lockfile import Lock
+from envaudit.lock.lockfile import Lock, LockedPackage
 from envaudit.lock.virtual import virtual_packages
 from tests.lock.sources import source_of
 
 LINUX = ["linux-64"]
+
+
+def package(name: str, dependencies: Mapping[str, str] = MappingProxyType({})) -> LockedPackage:
+    """One of a lock for linux-64."""
+    url = f"https://conda.example/train/linux-64/{name}-1.0-0.conda"
+    return LockedPackage(name, "1.0", "conda", "linux-64", url, dependencies)
 
 
 def test_inputs_survive_the_metadata_of_a_lock(tmp_path: Path) -> None:
@@ -47,6 +55,22 @@ def test_changes_do_not_print_the_credential_of_a_lock(tmp_path: Path) -> None:
     section = freshness_section(Lock("lock.yml", {}, (), ("linux-64",), (), (), recorded), [source])
     told = str(section.facts["changes"])
     assert ("hunter2" in told, "-https://<secret>@host.example/c" in told) == (False, True)
+
+
+def test_package_that_is_gone_from_the_lock_is_a_change(tmp_path: Path) -> None:
+    """A merge or a hand may take out what the lock was made for, or what another package needs."""
+    source = source_of(tmp_path, "python", "conda-forge::numpy>=1", "__glibc>=2.17")
+    recorded = inputs_of([source], LINUX).to_custom()
+    python = package("python", {"openssl": ">=3", "__glibc": ">=2.17"})
+    lock = Lock(
+        "lock.yml", {}, (), ("linux-64",), (), (python, package("numpy"), package("openssl")), recorded
+    )
+    assert freshness_section(lock, [source]).facts["changes"] == []
+    less = replace(lock, packages=(python,))
+    assert freshness_section(less, [source]).facts["changes"] == [
+        "numpy: gone from the lock for linux-64",
+        "openssl: gone from the lock for linux-64, and python needs it",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envaudit.errors import InputError
+from envaudit.errors import InputError, UsageError
 from envaudit.lock.lockfile import LockedChannel, parse_lock, read_lock
 
 HEAD = """version: 1
@@ -58,6 +58,44 @@ def test_package_of_two_categories_is_one_entry() -> None:
     assert [frozenset({"dev", "test"})] == [package.categories for package in lock.packages]
     assert ((), 1) == (lock.of("linux-64"), len(lock.of("linux-64", ["dev"])))
     assert ("dev", "test") == lock.categories
+
+
+def test_package_that_is_there_twice_and_not_the_same_is_refused() -> None:
+    """A merge of two branches may keep both sides; which one is meant nobody can tell."""
+    other = MAIN.replace("1.10", "1.11").replace("d7c8", "d7c9")
+    with pytest.raises(InputError) as raised:
+        parse_lock(lock_of(MAIN, other), "x")
+    assert str(raised.value) == (
+        "x: package[1]: zlib is there twice for linux-64 (1.10 hd590300_5 and 1.11 hd590300_5). "
+        "Make the lock again with 'envaudit lock'."
+    )
+    other_hash = MAIN.replace("sha256: fe51", "sha256: fe52")
+    with pytest.raises(InputError):
+        parse_lock(lock_of(MAIN, other_hash), "x")
+
+
+@pytest.mark.parametrize(
+    ("packages", "categories", "message"),
+    [
+        (
+            ZLIB.format(category="dev"),
+            ("main",),
+            "x: the lock has no package of category main for linux-64. It has dev: name one with --category.",
+        ),
+        (MAIN, ("main", "dve"), "x: the lock has no category 'dve'. It has main: name one with --category."),
+        (" []", ("main",), "x: the lock has no package of category main for linux-64. Make the lock again."),
+    ],
+)
+def test_lock_that_asks_for_nothing_is_refused(
+    packages: str, categories: tuple[str, ...], message: str
+) -> None:
+    """Every environment would be as locked."""
+    lock = parse_lock(lock_of(packages), "x")
+    with pytest.raises(UsageError) as raised:
+        lock.check_has("linux-64", categories)
+    assert message == str(raised.value)
+    lock_of_main = parse_lock(lock_of(MAIN), "x")
+    lock_of_main.check_has("linux-64", ("main",))
 
 
 def test_package_without_a_category_is_of_main() -> None:

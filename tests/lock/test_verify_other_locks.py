@@ -108,6 +108,28 @@ def test_verify_holds_what_may_be_there_to_its_version(workplace: Workplace, ven
     assert ["EA202"] == verify(workplace, "uv.lock").rules
 
 
+@pytest.mark.parametrize(
+    ("lock", "text"),
+    [
+        ("explicit.txt", "# platform: linux-64\n@EXPLICIT\n"),
+        ("pylock.toml", 'lock-version = "1.0"\ncreated-by = "hand"\npackages = []\n'),
+    ],
+)
+def test_verify_against_a_lock_of_no_packages_is_no_pass(
+    workplace: Workplace, venv: Path, lock: str, text: str
+) -> None:
+    """A list that was cut off after its head asks for nothing, and everything is as it says."""
+    (workplace.folder / lock).write_text(text)
+    ended = verify(workplace, lock)
+    assert (
+        2,
+        f"envaudit: {lock}: it names no package for linux-64, so every node would be as it says. ",
+    ) == (
+        ended.code,
+        ended.err[: ended.err.index("Make")],
+    )
+
+
 def test_verify_without_knowing_the_interpreter_is_incomplete(workplace: Workplace, venv: Path) -> None:
     """Whether a marker holds cannot be told, and that is no pass."""
     (venv / "pyvenv.cfg").unlink()
