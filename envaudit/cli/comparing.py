@@ -77,13 +77,21 @@ def all_with_all(
     drifts = [drift for of_role in roles.values() for drift in compare(of_role, paths)]
     if len(roles) > 1:
         told = {drift.path for drift in drifts}
-        between = compare(fingerprints, paths)
-        drifts += [
-            drift
-            for drift in between
-            if drift.path not in told and has_two_values(drift) and holds_across_roles(drift, policy)
-        ]
+        between = {
+            drift.path: drift
+            for drift in compare(fingerprints, paths)
+            if has_two_values(drift)
+            and (drift.path not in told or _says_more(drift))
+            and holds_across_roles(drift, policy)
+        }
+        # A worker that deviates must not hide that the head has a third version.
+        drifts = [*(drift for drift in drifts if drift.path not in between), *between.values()]
     return tuple(sorted(drifts, key=lambda drift: drift.path))
+
+
+def _says_more(drift: Drift) -> bool:
+    """Whether it names the nodes at fault of all roles: what one role lacks, or a tie, does not."""
+    return bool(drift.reference) and all(group.state != "absent" for group in drift.groups)
 
 
 def _node_by_node(before: Loaded, now: Loaded, paths: PathFilter) -> Comparison:

@@ -75,8 +75,10 @@ def _append(path: str, row: Mapping[str, str | None], day: str) -> None:
     text = f"[[{_head(path)}]]\n" + "".join(
         f"{key} = {_quoted(value)}\n" for key, value in row.items() if value
     )
-    separator = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
-    after = before + separator + f"{text}expires = {day}\n".encode()
+    separator = "" if not before else "\n" if before.endswith(b"\n") else "\n\n"
+    addition = f"{separator}{text}expires = {day}\n"
+    # A file of Windows keeps one kind of line end.
+    after = before + (addition.replace("\n", "\r\n") if b"\r\n" in before else addition).encode()
     try:
         complaints = policyfile.faults(configuration.parse_table(path, after))
     except UsageError as error:

@@ -79,10 +79,18 @@ def apply(findings: Sequence[Finding], policy: Policy) -> Tuple[List[Finding], L
 
 
 def unused(policy: Policy, waived: Iterable[Waived], judged: Iterable[str]) -> Tuple[Waiver, ...]:
-    """The waivers that hold and matched nothing, though the nodes that they name were judged."""
+    """The waivers that hold and matched nothing, though the nodes that they name were judged.
+
+    One that renews another in good time matches what the other takes out.
+    """
     if not policy.full:
         return ()
-    used = {id(each.waiver) for each in waived}
+    taken = list(waived)
+    used = {
+        id(waiver)
+        for waiver in policy.waivers
+        if any(waiver is each.waiver or _nodes_hit(waiver, each.finding) is not None for each in taken)
+    }
     nodes: Set[str] = set(judged)
     return tuple(
         waiver

@@ -92,6 +92,16 @@ def test_files_that_no_store_knows_are_compared(drifted: Folder) -> None:
     assert ["EA129"] == ended.rules
 
 
+def test_worker_that_deviates_does_not_hide_the_head_s_third_version(folder: Folder) -> None:
+    """What all roles must share is held against everybody, also where one role is not alike in itself."""
+    versions = {"n1": "3.11.7", "n2": "3.11.7", "n4": "3.11.7", "n3": "3.10.4", "head": "3.12.1"}
+    nodes = [node(name, facts={"python/version": version}) for name, version in versions.items()]
+    write_snapshot(folder.path / "all.json", nodes)
+    (folder.path / "envaudit.toml").write_text('[roles.head]\nhosts = "head"\n')
+    ended = folder.run("diff", "all.json", "--format", "json")
+    assert [("EA211", ["head", "n3"])] == [(each["rule"], each["nodes"]) for each in ended.findings]
+
+
 def test_roles_are_told_with_who_was_alone(drifted: Folder) -> None:
     """A node that is the only one of its role was compared with nobody of its kind."""
     ended = compared(drifted, '[roles.head]\nhosts = "n3"\n')

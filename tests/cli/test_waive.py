@@ -78,6 +78,16 @@ def test_waiver_is_appended_and_the_rest_of_the_file_stays(drifted: Folder) -> N
     assert ["2099-01-31", "2099-02-28"] == [str(row["expires"]) for row in rows]
 
 
+def test_waiver_in_a_file_of_windows_has_its_line_ends(folder: Folder) -> None:
+    """One kind of line end in one file."""
+    path = folder.path / "envaudit.toml"
+    path.write_bytes(b"[gate]\r\nfail-on = 'error'")
+    assert 0 == folder.run("waive", *ACCEPTED).code
+    text = path.read_bytes()
+    assert text.startswith(b"[gate]\r\nfail-on = 'error'\r\n\r\n[[waivers]]\r\n")
+    assert text.count(b"\n") == text.count(b"\r\n")
+
+
 def test_waiver_goes_into_the_table_of_a_pyproject(drifted: Folder) -> None:
     """A project that keeps its settings there has them there."""
     file = drifted.path / "pyproject.toml"

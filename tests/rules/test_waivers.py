@@ -59,6 +59,13 @@ def test_two_waivers_together_take_a_finding_out() -> None:
     assert [] == brief(judged(waiver(nodes=("node07",)), waiver(nodes=("node08",))))
 
 
+def test_waiver_that_renews_another_in_good_time_is_not_called_unused() -> None:
+    """What `envaudit waive` appends before the first one's last day."""
+    found = judged(waiver(expires=TODAY), waiver(nodes=("node07", "node08")), waiver(nodes=("node01",)))
+    assert [("EA911", ("node01",))] == brief(found)
+    assert [TODAY] == [each.waiver.expires for each in found.waived]
+
+
 def test_waiver_of_another_rule_or_path_waives_nothing_and_is_told() -> None:
     """A mistyped waiver must not hide in the file."""
     other = PathPattern.parse("libraries/cudnn/**", "test")
