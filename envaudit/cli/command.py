@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
 import signal
@@ -65,10 +66,7 @@ def run(argv: Sequence[str]) -> Ended:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     try:
         try:
-            # Descriptors that the caller has opened for it are the command's: `envaudit run -- CMD 3>log`.
-            process = subprocess.Popen(
-                argv, close_fds=False, preexec_fn=_prepared(before, os.getpid(), not on_terminal)
-            )
+            process = _started(argv, _prepared(before, os.getpid(), not on_terminal))
         except (FileNotFoundError, NotADirectoryError) as error:
             return Ended(NOT_FOUND, started=False, why=f"{argv[0]}: {error.strerror}")
         except OSError as error:
@@ -88,6 +86,26 @@ def run(argv: Sequence[str]) -> Ended:
     if code >= 0:
         return Ended(code)
     return Ended(128 - code, _name(-code))
+
+
+def _started(argv: Sequence[str], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
+    """The command, with the descriptors that the caller has opened for it: `envaudit run -- CMD 3>log`.
+
+    A script without a line that names its interpreter is the shell's, as execvp(3) has it.
+    """
+    try:
+        return subprocess.Popen(argv, close_fds=False, preexec_fn=prepare)
+    except OSError as error:
+        path = shutil.which(argv[0]) or argv[0]
+        if error.errno != errno.ENOEXEC or _is_binary(path):
+            raise
+    return subprocess.Popen(["/bin/sh", path, *argv[1:]], close_fds=False, preexec_fn=prepare)
+
+
+def _is_binary(path: str) -> bool:
+    """Whether a file is no script, such as a program for another machine."""
+    with open(path, "rb") as file:
+        return b"\0" in file.read(128)
 
 
 def _prepared(mask: set[int | signal.Signals], parent: int, own_group: bool) -> Callable[[], None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence
+from typing import Iterator, List, Sequence, Tuple
 
 from envaudit.report import Moment
 from envaudit.report.lines import Line, Span, line
@@ -12,10 +12,14 @@ from envaudit.report.values import Difference, differences
 _VALUE_CHARACTERS = 40
 _CHANGES = 10
 _RUN_CHARACTERS = 100
+# As many unchanged snapshots in a row stand by themselves.
+_QUIET = 3
 
 
 def timeline_lines(moments: Sequence[Moment], verbose: bool) -> List[Line]:
     """One line a snapshot, and below it what changed since the one before.
+
+    Snapshots of which nothing is to be said take one line together.
 
     Args:
         moments: of one or more nodes, each node's together and oldest first.
@@ -23,7 +27,12 @@ def timeline_lines(moments: Sequence[Moment], verbose: bool) -> List[Line]:
     """
     lines: List[Line] = []
     node = ""
-    for moment in moments:
+    for moment, quiet in _folded(moments, verbose):
+        if quiet:
+            lines.append(
+                line(f"  {len(quiet)} more until {printable(quiet[-1].captured_at)}  ", _outcome(moment))
+            )
+            continue
         if moment.node != node:
             node = moment.node
             lines += (
@@ -37,6 +46,28 @@ def timeline_lines(moments: Sequence[Moment], verbose: bool) -> List[Line]:
         if moment.last_good:
             lines.append(line(f"      last good before: {_shown(moment.last_good, verbose)}"))
     return lines
+
+
+def _folded(moments: Sequence[Moment], verbose: bool) -> Iterator[Tuple[Moment, List[Moment]]]:
+    """Each moment, or the first of several that say nothing, with those."""
+    quiet: List[Moment] = []
+    for moment in (*moments, None):
+        if moment is not None and not verbose and _says_nothing(moment):
+            quiet.append(moment)
+            continue
+        if len(quiet) > _QUIET:
+            yield quiet[0], quiet
+        else:
+            yield from ((each, []) for each in quiet)
+        quiet = []
+        if moment is not None:
+            yield moment, []
+
+
+def _says_nothing(moment: Moment) -> bool:
+    """Nothing changed, nothing ran, and nobody gave it a name."""
+    said = moment.drifts or moment.tags or moment.run or moment.last_good or moment.missing
+    return not (moment.first or said)
 
 
 def _shown(text: str, verbose: bool) -> str:

@@ -76,6 +76,16 @@ def test_run_of_no_command_starts_nothing(folder: Folder, name: str, code: int) 
     assert not (folder.path / ".envaudit").exists()
 
 
+@pytest.mark.parametrize(("content", "code"), [(b"exit 7\n", 7), (b"\x7fELF\0\0\0\0", 126)])
+def test_run_of_a_script_without_an_interpreter_is_the_shell_s(
+    folder: Folder, content: bytes, code: int
+) -> None:
+    """As every launcher that calls execvp does it; a program for another machine is no script."""
+    (folder.path / "train").write_bytes(content)
+    (folder.path / "train").chmod(0o755)
+    assert code == run(folder, "./train").code
+
+
 def test_run_that_the_gate_refuses_does_not_start_the_command(folder: Folder) -> None:
     """It says so, and ends with a code that is not the command's."""
     refused = ("--fail-on", "info", "--require", "collectives")
