@@ -58,7 +58,10 @@ def wrong_collective(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     for run in collective_runs(evidence.fingerprints):
         step = run.cases.get(_DDP)
         if step is not None and step.status == "wrong":
-            nodes = run.nodes_of(step.wrong_ranks) or run.said_by
+            blamed = tuple(dict.fromkeys(node for suspect in run.suspects for node in suspect.nodes))
+            # What one rank spoils is wrong on all of them.
+            on_all = len(step.wrong_ranks) == run.world
+            nodes = (blamed if on_all else ()) or run.nodes_of(step.wrong_ranks) or run.said_by
             lines: Tuple[str, ...] = (_case_line(run, step), "ranks train models of their own from here on")
             yield Found(
                 "parameters differ after a step of DDP", nodes, join_path(SECTION, "parameters"), lines
@@ -253,7 +256,7 @@ def collectives_not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found
                 run.ended.nodes or run.said_by,
                 SECTION,
                 _after(run),
-                hint="Give --total more time, or fewer --ops and --sizes.",
+                hint="Give --total and --stall more time, or fewer --ops and --sizes.",
                 severity="incomplete",
             )
         elif (

@@ -80,6 +80,15 @@ def test_parameters_that_differ_are_a_finding_of_their_own() -> None:
     assert ("node02",) == finding.nodes
 
 
+def test_parameters_that_are_wrong_everywhere_are_told_of_the_suspect_alone() -> None:
+    """What one rank spoils is wrong on all of them, and the others are healthy."""
+    suspect = {"kind": "source", "ranks": [1], "nodes": ["node02"], "link": [], "sure": True, "how": ""}
+    (finding,) = findings(telling({**wrong(DDP, 0, 1), "suspects": [suspect]}))
+    assert ("node02",) == finding.nodes
+    (finding,) = findings(telling(wrong(DDP, 0, 1)))
+    assert NODES == finding.nodes
+
+
 @pytest.mark.parametrize(
     ("kind", "rule", "severity"),
     [

@@ -233,7 +233,9 @@ def _standing(sights: Sequence[Sight], now: float, times: Times) -> Optional[End
     # Out of the one and not in the next: its own program does not go on.
     between = [sight for sight in waiting if READY <= sight.entered <= sight.finished]
     if len(between) == len(sights):
-        return _ending(STUCK, between, "no rank goes on between two collectives; all heartbeats are alive")
+        # Nobody is behind anybody: data of the size that was asked for may take so long to make.
+        text = f"no rank went on between two collectives for {patience:g} s; all heartbeats are alive"
+        return Ending(DEADLINE, text=text)
     if between:
         text = f"not gone on after {between[0].at or 'its last collective'}, its heartbeat is alive"
         return _ending(STUCK, between, text)

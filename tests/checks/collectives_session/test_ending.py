@@ -138,6 +138,11 @@ def test_rank_between_its_last_collective_and_its_end_is_stuck() -> None:
     assert ("stuck", (1,), ()) == named(sight(0, through=True, **STOOD), last)
 
 
+def test_all_that_stand_between_two_collectives_had_too_little_time() -> None:
+    """No rank is behind another, so none is at fault; it is no pass either."""
+    assert ("deadline", (), (0, 1)) == named(sight(0, finished=16, **STOOD), sight(1, finished=16, **STOOD))
+
+
 def test_all_in_one_collective_without_an_end_is_the_network() -> None:
     """Nobody is named: pairs of ranks will tell."""
     assert ("network", (), (0, 1)) == named(sight(0, **STOOD), sight(1, **STOOD))
