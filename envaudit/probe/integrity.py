@@ -99,11 +99,15 @@ def _read(context: Context, tell: Optional[Tell]) -> Answer:
     }
     if recorded.outside:
         notes["outside_prefix"] = recorded.outside
-    if recorded.unknown:
-        reason = "this Python has no such hash; sizes alone were compared"
-        notes["not_examined"] = {
-            f"{count} files hashed by {name}": reason for name, count in sorted(recorded.unknown.items())
-        }
+    unexamined = {
+        f"{count} files hashed by {name}": "this Python has no such hash; sizes alone were compared"
+        for name, count in sorted(recorded.unknown.items())
+    }
+    if recorded.undigested:
+        what = f"contents of {recorded.undigested} conda packages"
+        unexamined[what] = "their records hold no digests; only that the files are there was looked at"
+    if unexamined:
+        notes["not_examined"] = unexamined
     if cache:
         cache.write(found.known)
         notes["cache"] = cache.said

@@ -20,6 +20,8 @@ _MAX_NAME_CHARACTERS = 200
 # Bytes of a digest. RECORD names its algorithm; PEP 376 knew md5 and sha1, wheels need sha256 or better.
 _ALGORITHMS = {"sha256": 32, "sha384": 48, "sha512": 64, "sha224": 28, "sha1": 20, "md5": 16}
 _BYTE_CODE = (".pyc", ".pyo")
+# Distributions name themselves as installer too, and keep no RECORD beside their own.
+_RECORDING = ("pip", "uv")
 
 
 class Recorded:
@@ -35,6 +37,7 @@ class Recorded:
         unowned: top-level folders of `sites` that a distribution without a record may have filled.
         outside: how many entries lead out of their prefix.
         unknown: files whose digest is of an algorithm that is not known, by its name.
+        undigested: conda packages whose record has the names of files alone.
         errors: records that could not be read.
     """
 
@@ -48,6 +51,7 @@ class Recorded:
         self.unowned: Set[str] = set()
         self.outside = 0
         self.unknown: Dict[str, int] = {}
+        self.undigested = 0
         self.errors: List[str] = []
         self.sites = _sites(context, told.get("path") or [], (self.prefix, self.conda))
         self._read_conda(context)
@@ -74,43 +78,55 @@ class Recorded:
             try:
                 record = json.loads(context.read_bytes(path, _MAX_RECORD_BYTES))
                 package = str(record["name"])[:_MAX_NAME_CHARACTERS]
-                entries = [
-                    _conda_claim(top, package, entry)
-                    for entry in (record.get("paths_data") or {}).get("paths") or ()
-                ]
+                rows = (record.get("paths_data") or {}).get("paths") or ()
+                listed = () if rows else record.get("files") or ()
+                # Before paths_data (conda 4.3) there were the names alone.
+                entries = [_conda_claim(top, package, row) for row in rows or [{"_path": x} for x in listed]]
             except OSError as error:
                 self.errors.append(f"{path}: {error.strerror}")
                 continue
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 self.errors.append(f"{path}: not a record of a package ({type(error).__name__})")
                 continue
+            self.undigested += bool(listed)
             for place, claim in entries:
                 self._add(place, package, claim)
 
     def _read_site(self, context: Context, folder: str) -> None:
         try:
             names = context.list_dir(folder)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            self.errors.append(f"{folder}: {error.strerror}")
             return
         for one in find_in(context, folder, names, self.errors):
-            record = os.path.join(one.metadata, "RECORD")
-            installer = context.peek(os.path.join(one.metadata, "INSTALLER"))
-            if installer and installer.lower() == "conda":
-                continue
-            if not installer:
-                if not self._is_of_conda(one):
-                    self._note_unowned(context, one)
-                continue
             try:
-                text = context.read_text(record, _MAX_RECORD_BYTES)
-            except (FileNotFoundError, NotADirectoryError):
-                self._note_unowned(context, one)
-                continue
+                text = self._record(context, one)
             except OSError as error:
-                self.errors.append(f"{record}: {error.strerror}")
+                self.errors.append(f"{error.filename}: {error.strerror}")
+                text = None
+            if text is None:
                 self._note_unowned(context, one)
-                continue
-            self._take_rows(f"pip:{one.name}"[:_MAX_NAME_CHARACTERS], folder, text)
+            else:
+                self._take_rows(f"pip:{one.name}"[:_MAX_NAME_CHARACTERS], folder, text)
+
+    def _record(self, context: Context, one: Distribution) -> Optional[str]:
+        """The text of a RECORD; empty where conda has recorded the files, None where nobody has.
+
+        Raises:
+            OSError: it cannot be read, or is gone although its installer writes one.
+        """
+        installer = (_text_of(context, os.path.join(one.metadata, "INSTALLER")) or "").strip().lower()
+        if installer == "conda":
+            return ""
+        if not installer:
+            return "" if self._is_of_conda(one) else None
+        path = os.path.join(one.metadata, "RECORD")
+        text = _text_of(context, path)
+        if not text and installer in _RECORDING and not self._is_of_conda(one):
+            raise OSError(0, f"nothing is recorded, although {installer} does so", path)
+        return text or None
 
     def _is_of_conda(self, one: Distribution) -> bool:
         """Whether conda recorded its metadata, and so its files."""
@@ -154,6 +170,14 @@ class Recorded:
         listed = context.peek(os.path.join(one.metadata, "top_level.txt")) or ""
         for name in [one.name, one.name.replace("-", "_"), *listed.split()[:1000]]:
             self.unowned.add(os.path.join(one.folder, name.replace("/", "_")))
+
+
+def _text_of(context: Context, path: str) -> Optional[str]:
+    """None where there is no such file."""
+    try:
+        return context.read_text(path, _MAX_RECORD_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _has_records(context: Context, prefix: str) -> bool:

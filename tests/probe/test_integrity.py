@@ -281,6 +281,41 @@ def test_file_that_cannot_be_looked_at_is_an_error(environment: Environment) -> 
     assert [f"{environment.prefix}/{'x' * 300}: File name too long"] == answer.errors
 
 
+def test_pip_package_without_a_record_is_missing_evidence(environment: Environment) -> None:
+    """Gone or emptied, by a killed install or somebody's hand; a distribution's own package never had one."""
+    record = environment.site / "tool-1.dist-info/RECORD"
+    for spoil in (lambda: record.write_text(""), record.unlink):
+        spoil()
+        answer = environment.read()
+        assert ("partial", {}) == (answer.status, found(answer))
+        assert [f"{record}: nothing is recorded, although pip does so"] == answer.errors
+    environment.write(f"{SITE}/tool-1.dist-info/INSTALLER", "rpm\n")
+    assert "ok" == environment.read().status
+
+
+@pytest.mark.parametrize("path", ["", "/tool-1.dist-info/INSTALLER"])
+def test_site_folder_that_may_not_be_read_is_missing_evidence(
+    make_node: Callable[..., Context], path: str
+) -> None:
+    """Whose files are whole, nobody has seen."""
+    site = f"/env/{SITE}"
+    files = {f"{site}/tool-1.dist-info/INSTALLER": "pip\n", f"{site}/tool-1.dist-info/RECORD": "tool.py,,\n"}
+    told = {"prefix": "/env", "base_prefix": "/env", "path": [site]}
+    answer = integrity.read(make_node(files, interpreter=told, denied=[site + path]))
+    assert ("partial", [f"{site}{path}: Permission denied"]) == (answer.status, answer.errors)
+
+
+def test_conda_record_of_names_alone_tells_what_is_missing(environment: Environment) -> None:
+    """As conda wrote them before paths_data; that no digest was compared is said."""
+    environment.write("lib/old.so", "old")
+    environment.write(
+        "conda-meta/old-1-0.json", json.dumps({"name": "old", "files": ["lib/old.so", "lib/z"]})
+    )
+    answer = environment.read()
+    assert ("ok", {"missing": {"old": ["lib/z"]}}) == (answer.status, found(answer))
+    assert ["contents of 1 conda packages"] == list(answer.notes["not_examined"])
+
+
 @pytest.mark.parametrize("algorithm", ["sha256", "sha384", "sha512", "md5"])
 def test_record_of_every_usual_algorithm_is_checked(environment: Environment, algorithm: str) -> None:
     """Wheels may take any from sha256 on; the oldest records have md5."""
