@@ -112,9 +112,9 @@ class Agent:
             file_actions=null,
             setsid=True,
         )
-        # sshd writes its pid file once it listens.
+        # sshd writes its pid file once it listens; for a moment the file is empty.
         deadline = time.monotonic() + SSHD_START_S
-        while not os.path.exists(PID_FILE):
+        while not os.path.exists(PID_FILE) or not os.path.getsize(PID_FILE):
             self.reap()
             if not self.sshd or time.monotonic() > deadline:
                 raise OSError(f"sshd does not start, see {self.plan['sshd_log']}")
