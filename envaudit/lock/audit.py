@@ -95,7 +95,8 @@ def _unsatisfied_conda(entries: Sequence[Entry], locked: dict[str, LockedPackage
     from conda_lock._vendor.conda.models.match_spec import MatchSpec
 
     for entry in entries:
-        if entry.kind != "conda" or entry.url:
+        # A virtual package is a fact of the machine: the solver has met it, and no lock holds it.
+        if entry.kind != "conda" or entry.url or entry.key.startswith("__"):
             continue
         package = locked.get(entry.key)
         if package is None:
@@ -107,10 +108,13 @@ def _unsatisfied_conda(entries: Sequence[Entry], locked: dict[str, LockedPackage
 
 
 def _constraints(entry: Entry) -> dict[str, str]:
-    """Version and build as conda's keyword form has them: `=1.0` is `1.0.*` there."""
+    """Version and build as conda's keyword form has them: `=1.0` alone is `1.0.*` there.
+
+    `==1.0.*`, as pip writes it, means the same to mamba and to the solver; conda drops the `.*`.
+    """
     found = {}
-    version = "".join(entry.version.split())
-    if version.startswith("=") and not version.startswith("=="):
+    version = re.sub(r"==([^,|]+\.\*)", r"\1", "".join(entry.version.split()))
+    if re.match(r"=[^=,|]+\Z", version):
         version = version[1:] if version.endswith("*") or entry.build else f"{version[1:]}.*"
     if version and version != "*":
         found["version"] = version

@@ -99,6 +99,13 @@ def test_lock_that_is_well_has_no_findings(tmp_path: Path) -> None:
         ("train::zlib", conda("zlib"), True),
         ("other::zlib", conda("zlib"), False),
         ("zlib", conda("libzlib"), False),
+        ("numpy=1.26,<2", conda("numpy", "1.26.4"), True),
+        ("numpy=1.26,<1.26.3", conda("numpy", "1.26.4"), False),
+        ("numpy=2.0|=1.26", conda("numpy", "1.26.4"), True),
+        ("numpy=2.0|>=3", conda("numpy", "2.0.1"), True),
+        ("numpy==1.26.*", conda("numpy", "1.26.4"), True),
+        ("numpy==1.25.*|==1.24.*", conda("numpy", "1.26.4"), False),
+        ("__cuda>=11", conda("numpy", "1.26.4"), True),
     ],
 )
 def test_spec_of_conda_is_held_against_the_locked_version(
