@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
 from envaudit.cli.loading import add_store_option, open_store
+from envaudit.cli.output import write
 from envaudit.errors import EXIT_PASS, InputError, UsageError
 from envaudit.report.screen import printable
 
@@ -37,12 +37,12 @@ def execute(options: argparse.Namespace) -> int:
     if options.action == "prune":
         removed = store.prune(options.keep)
         for name in removed:
-            sys.stdout.write(f"removed {printable(name)}\n")
-        sys.stdout.write(f"{len(removed)} removed, {len(store.entries())} kept\n")
+            write(f"removed {printable(name)}\n")
+        write(f"{len(removed)} removed, {len(store.entries())} kept\n")
         return EXIT_PASS
     problems = store.verify()
     for problem in problems:
-        sys.stdout.write(f"{printable(problem.path)}: {printable(problem.text)}\n")
+        write(f"{printable(problem.path)}: {printable(problem.text)}\n")
     whole = len(store.entries())
-    sys.stdout.write(f"{store.path}: {whole} snapshots read, {len(problems)} problems\n")
+    write(f"{printable(store.path)}: {whole} snapshots read, {len(problems)} problems\n")
     return InputError.exit_code if problems else EXIT_PASS

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
 from envaudit.cli import configuration, trusted
+from envaudit.cli.output import write
 from envaudit.errors import UsageError
+from envaudit.report.screen import printable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,14 +27,14 @@ def execute(options: argparse.Namespace) -> int:
         )
     if options.remove:
         known = trusted.distrust(path)
-        sys.stdout.write(f"{path}: {'no longer trusted' if known else 'was not trusted'}\n")
+        write(f"{printable(path)}: {'no longer trusted' if known else 'was not trusted'}\n")
         return 0
     data = configuration.read_bytes(path)
     keys = configuration.executing_keys(configuration.parse_table(path, data))
     digest = trusted.trust(path, data)
-    sys.stdout.write(f"{path}: trusted as sha256 {digest}, until it changes\n")
+    write(f"{printable(path)}: trusted as sha256 {digest}, until it changes\n")
     for key in keys:
-        sys.stdout.write(f"  {key}\n")
+        write(f"  {printable(key)}\n")
     if not keys:
-        sys.stdout.write("  it has no key that executes something\n")
+        write("  it has no key that executes something\n")
     return 0

@@ -375,3 +375,21 @@ def test_store_that_is_not_there_is_a_usage_error(folder: Folder, words: tuple[s
     ended = folder.run("store", *words, "--store", "stroe")
     assert (2, "") == (ended.code, ended.out)
     assert "there is no store" in ended.err
+
+
+@pytest.mark.parametrize("command", ["trust", "store verify"])
+def test_path_that_the_locale_cannot_print_is_escaped(folder: Folder, command: str) -> None:
+    """A home of Zoë's below LANG=C is no internal error."""
+    place = folder.path / "zoë"
+    (place / ".envaudit").mkdir(parents=True)
+    (place / "envaudit.toml").write_text('[nodes]\npython = "/home/zoë/bin/python"\n', "utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-m", "envaudit", *command.split()],
+        cwd=place,
+        env={**folder.environment, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (0, "", True) == (ended.returncode, ended.stderr, "zo\\xeb" in ended.stdout)
