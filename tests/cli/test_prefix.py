@@ -245,6 +245,25 @@ def test_prefix_that_others_can_write_is_read_by_root(folder: Folder, environmen
     assert not trap.exists()
 
 
+def test_conda_environment_without_python_is_whole(folder: Folder, tmp_path: Path) -> None:
+    """One of compilers or of R: there is no interpreter to miss."""
+    prefix = tmp_path / "compilers"
+    (prefix / "conda-meta").mkdir(parents=True)
+    record = {"name": "gcc", "version": "13.2.0", "build": "0", "build_number": 0, "channel": "conda-forge"}
+    (prefix / "conda-meta/gcc-13.2.0-0.json").write_text(json.dumps(record))
+    ended = folder.run("snapshot", "--prefix", str(prefix), "--section", "python")
+    assert (0, "") == (ended.code, ended.err)
+
+
+def test_environment_whose_interpreter_is_gone_is_no_pass(folder: Folder, environment: Path) -> None:
+    """Its links lead to a Python that was removed: nothing of it can be started."""
+    for link in (environment / "bin").glob("python*"):
+        link.unlink()
+        link.symlink_to("/nowhere/python3")
+    ended = folder.run("snapshot", "--prefix", str(environment), "--section", "python")
+    assert (3, True) == (ended.code, "no interpreter that can be started" in ended.out)
+
+
 def test_python_of_the_prefix_itself_is_no_reader(folder: Folder, environment: Path) -> None:
     """Whoever starts it has executed the environment already."""
     own = str(environment / "bin/python")

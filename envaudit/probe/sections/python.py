@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+import os
+import re
+from typing import Any, Dict, Optional
 
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.hostname import host_names
@@ -20,11 +22,19 @@ _TEXTS = (
     "soabi",
     "platform",
 )
+_INTERPRETER = re.compile(r"(?:python|pypy)(?:3(?:\.\d+)?t?)?\Z")
 
 
 def read(context: Context) -> Answer:
-    """What the interpreter says of itself when it is started as its user starts it."""
+    """What the interpreter says of itself when it is started as its user starts it.
+
+    A prefix that is not started has none to speak of where it holds no Python at all, as a conda
+    environment of compilers does: the section is absent.
+    """
     told = context.interpreter
+    startable = _startable(context, str(told.get("prefix"))) if context.static else None
+    if startable is None and context.static and not told.get("path"):
+        return Answer("absent", {}, {})
     facts: Dict[str, Any] = {key: told.get(key) for key in _TEXTS}
     # Where the environment lies is compared only between nodes that were asked for the same one.
     facts["asked"] = context.asked or None
@@ -47,8 +57,24 @@ def read(context: Context) -> Answer:
     path = [entry for entry in told.get("path", []) if entry]
     facts["path_outside_prefix"] = [put(entry) for entry in path if not f"{entry}/".startswith(inside)]
     missing = [key for key in ("version", "executable", "prefix", "path") if not told.get(key)]
-    errors = tuple(f"the interpreter did not say its {key}" for key in missing)
+    errors = [f"the interpreter did not say its {key}" for key in missing]
+    if context.static and not startable:
+        errors.append(f"{told.get('prefix')}/bin: no interpreter that can be started")
     notes: Dict[str, Any] = {"build": told.get("build"), "path": path}
     if context.static:
         notes["not_examined"] = {"flags, user's site folder, PYTHONPATH": "the interpreter is not started"}
     return Answer("partial" if errors else "ok", facts, notes, errors)
+
+
+def _startable(context: Context, prefix: str) -> Optional[bool]:
+    """Whether an interpreter of a prefix leads to a file; None where it was seen to have none."""
+    folder = os.path.join(prefix, "bin")
+    try:
+        names = [name for name in context.list_dir(folder) if _INTERPRETER.match(name)]
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except OSError:
+        return False
+    if not names and not context.exists(os.path.join(prefix, "pyvenv.cfg")):
+        return None
+    return any(context.exists(os.path.join(folder, name)) for name in names)
