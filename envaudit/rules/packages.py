@@ -233,9 +233,11 @@ def _about_packages(claim: Claim, which: str) -> Found:
     drifts, echoes = _without_echoes(claim.drifts)
     claim = claim._replace(drifts=drifts, following=(*claim.following, *echoes))
     names = list(dict.fromkeys(package_of(drift) for drift in drifts))
+    extra = all(drift.kind == "extra" and len(split_path(drift.path)) == 3 for drift in drifts)
+    hint = "Remove what is extra, or lock it and install the lock on all nodes." if extra else ""
     if len(names) == 1:
-        return claim.found(f"{names[0]} {_verb(drifts, plural=False)}")
-    return claim.found(f"{len(names)} packages {which}{_verb(drifts, plural=True)}")
+        return claim.found(f"{names[0]} {_verb(drifts, plural=False)}", hint=hint)
+    return claim.found(f"{len(names)} packages {which}{_verb(drifts, plural=True)}", hint=hint)
 
 
 def _verb(drifts: Sequence[Drift], *, plural: bool) -> str:

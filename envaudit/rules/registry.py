@@ -12,7 +12,7 @@ from envaudit.model.finding import SEVERITIES, Finding
 from envaudit.model.fingerprint import Fingerprint, Missing
 from envaudit.model.nodeset import natural_key
 from envaudit.rules.policy import Policy, Waiver
-from envaudit.rules.wording import common_path, not_known
+from envaudit.rules.wording import advice, common_path, not_known
 
 # The ids that the rules of one subject, one module, may take; docs/rules.md is the register.
 SUBJECTS: Mapping[str, Tuple[int, int]] = {
@@ -239,7 +239,7 @@ class Rule:
                 nodes=tuple(sorted(found.nodes, key=natural_key)),
                 path=found.path,
                 evidence=found.evidence,
-                hint=found.hint or self.how_to_fix,
+                hint=found.hint or advice(self.how_to_fix, found.drifts),
                 drifts=found.drifts,
                 following=found.following,
                 why=self.why if self.claims is not None else "",

@@ -1,4 +1,4 @@
-"""Words that several rules need: what paths have in common, and what is not known."""
+"""Words that several rules need: what paths have in common, what is not known, and what to do."""
 
 from __future__ import annotations
 
@@ -27,3 +27,16 @@ def not_known(drifts: Sequence[Drift]) -> Tuple[str, ...]:
             if group.state == "unknown" and not group.why.startswith(("other launch", "other interpreter")):
                 unknown.setdefault(group.why, []).extend(group.nodes)
     return tuple(f"not known on {fold(nodes)}: {why}" for why, nodes in sorted(unknown.items()))
+
+
+def advice(usual: str, drifts: Sequence[Drift]) -> str:
+    """A rule's usual advice, unless it points at the others, and there are none to follow."""
+    if not drifts or "the others" not in usual:
+        return usual
+    if all(drift.basis == "baseline" for drift in drifts):
+        return (
+            "Bring it back to what it was, or accept what it is: envaudit baseline accept --from NODE@latest."
+        )
+    if not any(drift.reference for drift in drifts):
+        return "Find out which of the values is right, and bring the other nodes to it."
+    return usual

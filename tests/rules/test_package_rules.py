@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from envaudit.diff import compare
+from envaudit.diff import compare, compare_to_reference
 from envaudit.model import Finding, Fingerprint
 from envaudit.rules import Evidence, Policy, judge
 from envaudit.rules.policy import Waiver
@@ -112,6 +112,20 @@ def test_packages_that_must_match_are_the_policy_s() -> None:
     nodes = [training_node(node, conda_packages={"zlib": package("1.0")}) for node in ("a", "b")]
     odd = training_node("c", conda_packages={"zlib": package("2.0")})
     assert ["EA215"] == [each.rule for each in findings([*nodes, odd], Policy(must_match=("zlib",)))]
+
+
+def test_advice_follows_the_reference() -> None:
+    """The others' lock helps where there are others who have it right."""
+    odd, more = training_node("b", nccl="2.20.5"), training_node("c", conda_packages={"ray": package("1")})
+    drifts = compare_to_reference({"b": training_node("b")}, {"b": odd}, basis="baseline", suffix="@good")
+    (now,) = judge(Evidence((odd,), drifts=drifts, references=(training_node("b@good"),)))
+    (tie,) = findings([training_node("a"), odd])
+    (majority,) = findings([*HEALTHY, odd])
+    (extra,) = findings([*HEALTHY, more])
+    assert now.hint.endswith("or accept what it is: envaudit baseline accept --from NODE@latest.")
+    assert "Find out which of the values is right, and bring the other nodes to it." == tie.hint
+    assert majority.hint.startswith("Install it from the others' lock")
+    assert "Remove what is extra, or lock it and install the lock on all nodes." == extra.hint
 
 
 def test_many_packages_of_one_node_are_one_finding() -> None:
