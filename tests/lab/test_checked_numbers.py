@@ -93,7 +93,7 @@ def test_node_with_a_flipped_bit_is_named_with_the_operation_and_the_bit(
 def test_check_that_is_cancelled_leaves_nothing_on_the_nodes(torch_nodes: Cluster, command: Command) -> None:
     """A node that is given up while torch is imported is cleared."""
     with command.running(*BOTH, "--ops", "gemm/fp64") as process:
-        assert torch_nodes.node("node01").loads("libtorch_cpu.so", within_s=30)
+        assert torch_nodes.node("node01").loads("libtorch_cpu.so", within_s=60)
         process.terminate()
         ended = command.finish(process, 20)
     assert 130 == ended.code, ended.text

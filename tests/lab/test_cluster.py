@@ -85,7 +85,7 @@ def test_sshd_that_has_just_started_is_no_work_left(cluster: Cluster) -> None:
 def test_work_left_on_a_node_is_seen_and_ended(cluster: Cluster, faults: Faults) -> None:
     """A process that outlives its session is listed; mending ends it."""
     cluster.node("node01").run(["sh", "-c", "setsid sleep 60 >/dev/null 2>&1 </dev/null &"])
-    assert cluster.node("node01").loads("/sleep", 5.0)
+    assert cluster.node("node01").loads("/sleep", 30.0)
     assert ["sleep 60"] == [process.command_line for process in cluster.node("node01").work()]
     faults.mend()
     assert [] == cluster.node("node01").work()

@@ -170,7 +170,7 @@ def test_wrong_interface_that_nobody_has_told_is_found_in_pairs(nodes: Cluster) 
     for words in ("link add wrong0 type bridge", "addr add 10.0.0.9/24 dev wrong0", "link set wrong0 up"):
         assert 0 == wrong.run(["ip", *words.split()]).returncode
     try:
-        limits = {"start_s": 15.0, "total_s": 120.0}
+        limits = {"start_s": 20.0, "total_s": 150.0}
         run = Run(nodes, 3, {"node02": {"GLOO_SOCKET_IFNAME": "wrong0"}}, limits)
         first, *others = run.results()
     finally:

@@ -299,7 +299,7 @@ def test_ctrl_c_while_nodes_are_read_ends_with_130(cluster: Cluster, faults: Fau
         faults.file(name, "/etc/fakenvml.conf", "return.nvmlInit = hang\n")
     report = locked.folder / "gate.json"
     with locked.running("gate", "--nodes", "node[01-04]", "--report", f"json={report}") as process:
-        assert all(cluster.node(name).loads("libnvidia-ml.so", 10.0) for name in cluster.names)
+        assert all(cluster.node(name).loads("libnvidia-ml.so", 30.0) for name in cluster.names)
         process.send_signal(signal.SIGINT)
         ended = locked.finish(process, 10.0)
     assert 130 == ended.code, ended.text
