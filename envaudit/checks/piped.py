@@ -12,9 +12,9 @@ import selectors
 import signal
 import subprocess
 import time
-from typing import Any, Dict, Iterator, Mapping, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
-READ_BYTES = 1 << 16
+_READ_BYTES = 1 << 16
 LINE_LIMIT_BYTES = 1 << 20
 STDERR_TAIL_BYTES = 8192
 TEXT_MAX = 300
@@ -70,6 +70,24 @@ class Piped:
     def complain(self, chunk: bytes) -> None:
         """Takes what came from its standard error."""
         self._complained = bytearray((self._complained + chunk)[-STDERR_TAIL_BYTES:])
+
+    def take(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> Optional[bytes]:
+        """Reads the stream that a selector has reported: what came on standard output, b"" at its end.
+
+        None where nothing came, or where it was a complaint, which is kept.
+        """
+        try:
+            chunk = os.read(key.fd, _READ_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:
+            chunk = b""
+        if key.fileobj is not self.process.stderr:
+            return chunk
+        self.complain(chunk)
+        if not chunk:
+            selector.unregister(key.fileobj)
+        return None
 
     def drain_complaints(self) -> None:
         """Takes what is left on its standard error, without waiting."""

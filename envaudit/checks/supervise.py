@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set
 
 from envaudit.checks import launch, registry
 from envaudit.checks.outcome import ERROR, NOT_RUN, TIMEOUT, Outcome
-from envaudit.checks.piped import READ_BYTES, NotItsLines, Piped, how_it_ended
+from envaudit.checks.piped import NotItsLines, Piped, how_it_ended
 from envaudit.checks.plan import Plan
 
 _TICK_S = 0.2
@@ -177,19 +177,10 @@ class _Watch:
             worker: _Worker = key.data
             if worker not in self._workers:
                 continue
-            try:
-                chunk = os.read(key.fd, READ_BYTES)
-            except BlockingIOError:
-                continue
-            except OSError:
-                chunk = b""
-            if key.fileobj is worker.process.stderr:
-                worker.complain(chunk)
-                if not chunk:
-                    self._selector.unregister(key.fileobj)
-            elif chunk:
+            chunk = worker.take(key, self._selector)
+            if chunk:
                 self._hear(worker, chunk)
-            else:
+            elif chunk is not None:
                 self._ended(worker)
 
     def _hear(self, worker: _Worker, chunk: bytes) -> None:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Type
 
 from envaudit.checks import launch
-from envaudit.checks.piped import READ_BYTES, NotItsLines, Piped, how_it_ended
+from envaudit.checks.piped import NotItsLines, Piped, how_it_ended
 from envaudit.checks.supervise import Started
 
 Send = Callable[[str, Mapping[str, Any]], None]
@@ -166,19 +166,10 @@ class Workers:
         worker: _Worker = key.data
         if self._workers.get(worker.key) is not worker:
             return
-        try:
-            chunk = os.read(key.fd, READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            chunk = b""
-        if key.fileobj is worker.process.stderr:
-            worker.complain(chunk)
-            if not chunk:
-                self._selector.unregister(key.fileobj)
-        elif chunk:
+        chunk = worker.take(key, self._selector)
+        if chunk:
             self._hear(worker, chunk)
-        else:
+        elif chunk is not None:
             self._ended(worker)
 
     def report(self) -> None:
