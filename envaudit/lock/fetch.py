@@ -26,6 +26,7 @@ from envaudit.errors import EnvauditError, InputError, NeededError
 from envaudit.lock.lockfile import LockedPackage
 from envaudit.lock.opener import Opener, printable_url
 from envaudit.lock.parts import Parts, Stopped, cache_failure
+from envaudit.model.printing import printable
 
 _CHUNK_BYTES = 1 << 18
 # It becomes a path here.
@@ -320,6 +321,11 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
+    """In one line; some of it is the server's own words, terminal controls and all."""
+    return printable(" ".join(_words_of(error).split()))
+
+
+def _words_of(error: Exception) -> str:
     if isinstance(error, urllib.error.HTTPError):
         return f"HTTP {error.code} {error.reason}"
     if isinstance(error, http.client.IncompleteRead):

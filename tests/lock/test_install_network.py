@@ -92,3 +92,24 @@ def test_install_goes_through_the_proxy_of_the_settings(place: Workplace, channe
         ended = place.run(*WORDS)
     assert 0 == ended.code, ended.err
     assert 12 == len(asked)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 404 \x1b]0;owned\x07\r\nContent-Length: 0\r\n\r\n", b"\x1b[2J owned\r\n"],
+    ids=["reason", "no http"],
+)
+def test_words_of_a_server_reach_the_terminal_in_one_line_without_controls(
+    place: Workplace, answer: bytes
+) -> None:
+    """A mirror is not trusted with the user's screen."""
+
+    class Rude(Quiet):
+        def do_GET(self) -> None:
+            self.wfile.write(answer)
+
+    with serving(QuietServer(("127.0.0.1", 0), Rude)) as port:
+        place.mirror({BASE: f"http://127.0.0.1:{port}/train"})
+        ended = place.run(*WORDS)
+    assert (5, True, True) == (ended.code, "\\x1b" in ended.err, "owned" in ended.err), ended.err
+    assert [True] == [line.isprintable() for line in ended.err.splitlines()]
