@@ -49,10 +49,28 @@ class ForeignFile:
         return self._sections[setting]
 
     def fingerprint(self, node: str, setting: Setting) -> Fingerprint:
-        """What it says, under a node's name, for a comparison with nodes."""
+        """What it says, under a node's name, for a comparison with nodes.
+
+        Raises:
+            InputError: it cannot be read, or is a lock that has nothing for the target's platform.
+        """
         # What a lock is for is no fact of a node.
         sections = {name: each for name, each in self.sections(setting).items() if name != "lock"}
+        self._check_platform(setting, sections)
         return Fingerprint(node, "import", self._time(), __version__, sections)
+
+    def _check_platform(self, setting: Setting, said: Mapping[str, Section]) -> None:
+        """An environment for another machine is not an empty one for this."""
+        lock = self.sections(setting).get("lock")
+        platforms = lock.facts.get("platforms") if lock is not None else None
+        listed = any(each.facts.get("packages") or each.facts.get("distributions") for each in said.values())
+        if isinstance(platforms, list) and platforms and setting.platform not in platforms and not listed:
+            raise InputError(
+                f"has nothing for {setting.platform}",
+                where=self.path,
+                why=f"it has {', '.join(map(str, platforms))}",
+                next_step=f"Read it for one of those: envaudit import --platform {platforms[0]} -o FILE.",
+            )
 
     def expected(self, node: str, setting: Setting) -> Fingerprint:
         """What it asks of a node."""

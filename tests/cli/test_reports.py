@@ -95,6 +95,15 @@ def test_corrupt_snapshot_is_told_as_one(folder: Folder) -> None:
     assert (4, True) == (ended.code, "digest differs from the content" in ended.err)
 
 
+@pytest.mark.parametrize("kind", ["pixi_lock", "CondaLock"])
+def test_lock_of_another_platform_is_no_empty_environment(folder: Folder, kind: str) -> None:
+    """Held against a node, it would call every package of the node extra."""
+    path = write(folder.path, kind)
+    ended = folder.run("import", str(path), "--platform", "linux-s390x", "-o", "node.json")
+    assert (4, False) == (ended.code, (folder.path / "node.json").exists())
+    assert "has nothing for linux-s390x (it has linux-64" in ended.err
+
+
 def test_verify_against_a_report_that_is_no_lock_is_refused(folder: Folder) -> None:
     """A paste names some packages only."""
     write(folder.path, "collect_env")

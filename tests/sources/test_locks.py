@@ -180,6 +180,13 @@ def test_pixi_lock_of_the_older_layout_says_the_same() -> None:
     assert read(PIXI_LOCK) == read(older)
 
 
+def test_pylock_for_another_python_is_refused() -> None:
+    """It was not solved for that one; where the interpreter is not known, it may be."""
+    with pytest.raises(InputError, match=r"the lock is for Python >=3\.10, not 3\.9\.1"):
+        read(PYLOCK, setting_of("linux-64", "3.9.1"))
+    assert read(PYLOCK, ANY_PYTHON)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -188,9 +195,17 @@ def test_pixi_lock_of_the_older_layout_says_the_same() -> None:
         (UV_LOCK.replace("version = 1\n", "version = 2\n", 1), "version 2 of uv's lock"),
         (PYLOCK.replace('lock-version = "1.0"', 'lock-version = "2.0"'), "lock-version '2.0'"),
         (UV_LOCK + "[[package]\n", "not TOML"),
+        (
+            UV_LOCK.replace('name = "idna"\nversion', 'name = "other"\nversion'),
+            "idna is needed, and no package",
+        ),
+        (
+            PYLOCK.replace("extras =", "environments = [\"sys_platform == 'win32'\"]\nextras ="),
+            "nothing for linux-64 .it is for sys_platform == 'win32'",
+        ),
     ],
 )
-def test_lock_of_another_format_is_refused(text: str, words: str) -> None:
+def test_lock_of_another_format_or_target_is_refused(text: str, words: str) -> None:
     """With the version that was found."""
     with pytest.raises(InputError, match=words):
         read(text)

@@ -41,11 +41,13 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
     """Sections `packages` and `lock`.
 
     Raises:
-        InputError: no TOML, another major version of the format, or a package without a name.
+        InputError: no TOML, another major version of the format, a target that the lock does not
+            serve, or a package without a name.
     """
     document = toml_of(text, where)
     if text_at(document, "lock-version").partition(".")[0] != "1":
         raise InputError(f"lock-version {text_at(document, 'lock-version')!r:.20} is not known", where=where)
+    _check_target(document, where, setting)
     groups = frozenset(each for each in rows_at(document, "default-groups") if isinstance(each, str))
     others = frozenset(each for each in rows_at(document, "dependency-groups") if isinstance(each, str))
     extras = frozenset(each for each in rows_at(document, "extras") if isinstance(each, str))
@@ -81,6 +83,18 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
             unlisted={*TOOLING, *projects},
         ),
     ]
+
+
+def _check_target(document: Mapping[str, Any], where: str, setting: Setting) -> None:
+    """PEP 751: `requires-python` and one of `environments` must hold, where the lock has them."""
+    wanted = text_at(document, "requires-python")
+    if setting.python and setting.serves(wanted) is False:
+        raise InputError(f"the lock is for Python {wanted[:40]}, not {setting.python}", where=where)
+    markers = [each for each in rows_at(document, "environments") if isinstance(each, str)]
+    if markers and all(setting.holds(marker) is False for marker in markers):
+        raise InputError(
+            f"the lock has nothing for {setting.platform}", where=where, why=f"it is for {markers[0][:80]}"
+        )
 
 
 def _put(expected: dict[str, Any], name: str, facts: dict[str, Any], where: str) -> None:

@@ -55,7 +55,7 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
 
     Raises:
         InputError: no TOML, another version of the format, a Python that the lock does not serve,
-            or a package without a name.
+            a package without a name, or one that is needed and not there.
     """
     document = toml_of(text, where)
     if document.get("version") != 1:
@@ -100,6 +100,7 @@ class _Graph:
 
     def __init__(self, document: Mapping[str, Any], where: str, setting: Setting) -> None:
         self.document = document
+        self.where = where
         self.setting = setting
         self.packages: list[Package] = list(tables_at(document, "package"))
         self.named: dict[str, list[int]] = {}
@@ -194,9 +195,17 @@ class _Graph:
     def _meant(self, dependency: Mapping[str, Any], unsure: bool) -> list[int]:
         """The package of that name, version and source; of several forks that of the target."""
         version, source = text_at(dependency, "version"), dependency.get("source")
+        name = text_at(dependency, "name")
+        if normalised(name) not in self.named:
+            # What is not there would be neither missed nor beyond the lock.
+            raise InputError(
+                f"{name[:80]} is needed, and no package of the lock is it",
+                where=self.where,
+                next_step="Give the whole file: uv writes every package that it needs.",
+            )
         found = [
             index
-            for index in self.named.get(normalised(text_at(dependency, "name")), ())
+            for index in self.named[normalised(name)]
             if not version or text_at(self.packages[index], "version") == version
             if source is None or self.packages[index].get("source") == source
         ]
