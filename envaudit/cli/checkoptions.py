@@ -22,7 +22,8 @@ _MAX_SIZE = 2**31
 # What a run has of its times where nobody says otherwise; `--total` bounds the collectives alone.
 _TIMES = {
     "join": ("join_s", "until all nodes are at the hub"),
-    "start": ("start_s", "until all ranks are in their process group"),
+    # torchrun has two options that begin so, and refuses what it takes for a short form of both.
+    "start": ("start_s", "until all ranks are in their process group; torchrun needs -- before the script"),
     "stall": ("stall_s", "how long a rank may be silent or stand still"),
     "total": ("total_s", "until the collectives are through; then they are ended"),
 }

@@ -197,8 +197,9 @@ class _Part:
         _listen(hub, BYE, {}, _LEAVING_S, [], silence_s)
 
     def _without_verdict(self, ended: Mapping[str, Any]) -> int:
-        """The hub was not found, or is gone: one line, and the code that belongs to it."""
-        sys.stderr.write(f"envaudit: no verdict was told to this process: {ended['text']}\n")
+        """The hub was not found, or is gone: one line a node, and the code that belongs to it."""
+        if self.place.complains:
+            sys.stderr.write(f"envaudit: no verdict was told to this process: {ended['text']}\n")
         return EXIT_FINDINGS if ended["kind"] == "hub_lost" else EXIT_INCOMPLETE
 
 

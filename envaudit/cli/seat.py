@@ -71,6 +71,11 @@ class InBand:
         """Whether this is the one process that reports for all."""
         return self.index == 0
 
+    @property
+    def complains(self) -> bool:
+        """Whether this process says that the first one is gone: on each node one, for they know the same."""
+        return self.local_rank == 0 or self.index == 1
+
 
 def add_seat_options(group: Any) -> None:
     """`--nproc-per-node`, `--hub`, `--token-file`."""

@@ -55,6 +55,16 @@ def test_torchrun_gives_rank_and_a_hub_beside_its_rendezvous() -> None:
     assert expected == seat(TORCHRUN)
 
 
+def test_one_process_a_node_complains_where_the_first_one_is_gone() -> None:
+    """On the first one's own node it is the second."""
+    places = [{"RANK": str(rank), "LOCAL_RANK": str(rank % 4)} for rank in range(8)]
+    assert [0, 1, 4] == [
+        place.index
+        for place in (seat({**TORCHRUN, "WORLD_SIZE": "8", **each}) for each in places)
+        if place.complains
+    ]
+
+
 def test_torchrun_on_one_node_meets_on_the_loopback() -> None:
     """Whatever its name resolves to."""
     assert "127.0.0.1" == seat({**TORCHRUN, "LOCAL_WORLD_SIZE": "4"}).host
