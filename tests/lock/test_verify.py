@@ -162,7 +162,7 @@ def install_by_pip(env: Path, name: str, version: str) -> None:
     about.mkdir()
     (about / "INSTALLER").write_text("pip\n")
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (about / "RECORD").write_text("")
+    (about / "RECORD").write_text(f"{about.name}/RECORD,,\n")
 
 
 def test_verify_of_pip_over_conda_with_another_version_is_an_error(workplace: Workplace, env: Path) -> None:

@@ -50,6 +50,7 @@ def put(venv: Path, name: str, version: str) -> None:
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (about / "INSTALLER").write_text("pip\n")
+    (about / "RECORD").write_text(f"{about.name}/RECORD,,\n")
 
 
 def verify(workplace: Workplace, lock: str) -> Ended:

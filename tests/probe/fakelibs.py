@@ -400,7 +400,7 @@ def write_dist_info(
     lines = [f'Requires-Dist: {line}; platform_system == "Linux"\n' for line in requires]
     _write(os.path.join(folder, "METADATA"), head + "".join(lines))
     _write(os.path.join(folder, "INSTALLER"), installer + "\n")
-    _write(os.path.join(folder, "RECORD"), "")
+    _write(os.path.join(folder, "RECORD"), f"{os.path.basename(folder)}/RECORD,,\n")
     return folder
 
 
