@@ -6,7 +6,7 @@ told as not known. Offsets of one run alone are held against each other.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from envaudit.model.clockoffset import SECTION, Offset, Run, against_median, apart, in_words, runs
 from envaudit.model.fingerprint import Fingerprint
@@ -122,9 +122,11 @@ def no_time_service(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
     Just after its service stopped, a clock is still called synchronised.
     """
-    yield from _without_service(
-        evidence, policy, "none", "no time service, and the clock is not synchronised"
-    )
+    for told, words in (
+        (False, "the clock is not synchronised"),
+        (None, "nobody says whether the clock is synchronised"),
+    ):
+        yield from _without_service(evidence, policy, "none", (told,), f"no time service, and {words}")
     lacking = _lacking(evidence) - _told_elsewhere(evidence, policy)
     for service, what in (("none", "no time service"), (None, "no time service visible")):
         nodes = []
@@ -151,9 +153,8 @@ def time_service_not_visible(evidence: Evidence, policy: Policy) -> Iterator[Fou
     Said of every container in every comparison it would be noise.
     """
     if evidence.clocks_asked:
-        yield from _without_service(
-            evidence, policy, None, "no time service visible from inside the container"
-        )
+        message = "no time service visible from inside the container"
+        yield from _without_service(evidence, policy, None, (False, None), message)
 
 
 @rule(
@@ -270,13 +271,20 @@ def _told_elsewhere(evidence: Evidence, policy: Policy) -> Set[str]:
     return {node for each in _off(evidence) if each.at_least_ns > off_ns for node in each.nodes}
 
 
-def _without_service(evidence: Evidence, policy: Policy, service: object, message: str) -> Iterator[Found]:
+def _without_service(
+    evidence: Evidence,
+    policy: Policy,
+    service: Optional[str],
+    synchronised: Tuple[Optional[bool], ...],
+    message: str,
+) -> Iterator[Found]:
     told = _told_elsewhere(evidence, policy)
     nodes = []
     for one in _of_clock(evidence):
         facts = one.sections[SECTION].facts
-        if "service" in facts and facts["service"] == service and facts.get("synchronised") is not True:
-            nodes += [one.node] if one.node not in told else []
+        is_meant = facts.get("service", "") == service and facts.get("synchronised") in synchronised
+        if is_meant and one.node not in told:
+            nodes.append(one.node)
     if nodes:
         yield Found(message, tuple(nodes), "clock/service")
 

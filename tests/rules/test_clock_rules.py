@@ -183,6 +183,15 @@ def test_what_keeps_a_clock_is_judged_on_each_node(facts: Dict[str, Any], expect
     ]
 
 
+def test_clock_of_which_nobody_says_anything_is_not_called_unsynchronised() -> None:
+    """A container without a time service may not ask the kernel."""
+    (told,) = found(node("node01", service="none", synchronised=None))
+    assert ("EA154", "no time service, and nobody says whether the clock is synchronised") == (
+        told.rule,
+        told.message,
+    )
+
+
 def test_containers_of_a_comparison_are_not_blamed_for_their_hosts() -> None:
     """What keeps the clock outside is told where it was the question."""
     assert [] == named(*(node(f"pod{number}", service=None, synchronised=None) for number in range(3)))
