@@ -26,6 +26,8 @@ _DEMANDED = ("rule", "reason", "owner", "expires")
 _ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _EVIDENCE = "missing evidence is never a pass; leave the node or the section out instead"
 _EXPIRED = "EA910"
+# Of a threshold: bytes of more memory than any node has, and as nanoseconds still a number.
+_MOST = 10**15
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\Z")
 
 
@@ -127,9 +129,11 @@ def _rule_setting(key: str, rule: Rule, name: str, value: Any) -> Iterator[Compl
     if name.replace("-", "_") not in rule.thresholds:
         numbers = [each.replace("_", "-") for each in rule.thresholds]
         yield Complaint(key, f"unknown key{nearest(name, ['severity', *numbers])}")
-    elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+    elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST:
         unit = rule.thresholds[name.replace("-", "_")].unit
-        yield Complaint(key, f"expected a number{f' in {unit}' if unit else ''}, from 0, got {value!r}")
+        yield Complaint(
+            key, f"expected a number{f' in {unit}' if unit else ''}, from 0 to {_MOST}, got {value!r:.80}"
+        )
 
 
 def _paths(table: Mapping[str, Any]) -> Iterator[Complaint]:

@@ -108,6 +108,13 @@ def test_policy_is_what_the_file_says(tmp_path: Path) -> None:
         ("waivers = [3]", "waivers[0]: expected a table, got 3"),
         ("[rules]\nEA214 = 3", "rules.EA214: expected a table, got 3"),
         ("[rules.EA214]\nseverty = 'off'", "rules.EA214.severty: unknown key, did you mean 'severity'?"),
+        *(
+            (
+                f"[rules.EA150]\noffset-s = {value}",
+                "rules.EA150.offset-s: expected a number in s, from 0 to 10",
+            )
+            for value in ("-1", "nan", "inf", "true", "1e300", "1" + "0" * 400)
+        ),
         ("[paths]\n'gpu' = 3", 'paths."gpu": expected one of error, warning, info, off, got 3'),
         (
             "[paths]\ngpu.driver = 'off'",
