@@ -19,6 +19,7 @@ GROUPS = {
     name: nox.project.dependency_groups(PROJECT, name)
     for name in ("test", "lint", "types", "node-side", "trackers")
 }
+DEPENDENCIES = PROJECT["project"]["dependencies"]
 
 # The CUDA build that the static answers are checked against, and the CPU build of the benchmark's
 # collect_env. Exact versions: an open range costs gigabytes.
@@ -49,12 +50,12 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All the tests, in two processes; with arguments pytest gets them: `nox -s tests -- tests/rules -x`."""
+    """All the tests but those of `checks`; pytest gets arguments: `nox -s tests -- tests/rules -x`."""
     session.install("-e", ".", *GROUPS["test"])
     if session.posargs:
         session.run("pytest", *session.posargs)
     else:
-        session.run("python", "tests/in_two.py")
+        session.run("python", "tests/by_folder.py")
 
 
 @nox.session
@@ -68,7 +69,8 @@ def node_side(session: nox.Session) -> None:
     if not (venv / "bin" / "python").exists():
         session.run(python, "-m", "venv", str(venv), external=True)
     session.run(*pip, *GROUPS["node-side"], external=True)
-    session.install("-e", ".")
+    # The bundle has one package beside the project's own, and making it needs no other.
+    session.install("--no-deps", "-e", ".", *(name for name in DEPENDENCIES if "nvidia-ml-py" in name))
     # A tree without the package's sources: what the tests import can only be the bundle.
     tree = folder / "tree"
     shutil.rmtree(tree, ignore_errors=True)
@@ -122,13 +124,16 @@ def bench(session: nox.Session) -> None:
 def checks(session: nox.Session) -> None:
     """The tests of what runs in the audited torch, on the CPU, Triton's kernels under its interpreter.
 
-    And those of the trackers, whose writer is torch's.
+    And those of the trackers, whose writer is torch's. Without arguments the demo comes first, for torch is
+    long to install.
     """
+    if not session.posargs:
+        demo(session)
     session.install("-e", ".", *GROUPS["test"], *GROUPS["trackers"], CPU_TORCH, "triton==3.9.0", "numpy")
     if session.posargs:
         session.run("pytest", *session.posargs)
     else:
-        session.run("python", "tests/in_two.py", "checks")
+        session.run("python", "tests/by_folder.py", "checks")
 
 
 @nox.session

@@ -1,21 +1,24 @@
-"""A test that is skipped for want of torch runs in the session that has it."""
+"""Every test runs in one of two sessions; one that is skipped for want of torch, in that which has it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.in_two import WITH_TORCH
+from tests.by_folder import folders_of
 
 TESTS = Path(__file__).resolve().parents[1]
+EVERY = set(TESTS.rglob("test_*.py"))
+CHECKS = {path for folder in folders_of("checks") for path in folder}
 
 
 def test_whatever_needs_torch_runs_where_torch_is() -> None:
-    """`nox -s checks` runs tests/checks, and what stands in WITH_TORCH."""
-    asking = {
-        path.relative_to(TESTS).as_posix()
-        for path in TESTS.rglob("test_*.py")
-        if "nox -s checks" in path.read_text("utf-8") and path != Path(__file__)
-    }
-    assert {path for path in WITH_TORCH if not (TESTS / path).exists()} == set()
+    """`nox -s checks` runs what says that it needs it."""
+    asking = {path for path in EVERY if "nox -s checks" in path.read_text("utf-8")} - {Path(__file__)}
     assert len(asking) > 10
-    assert [] == sorted(path for path in asking if not path.startswith(("checks/", *WITH_TORCH)))
+    assert set() == asking - CHECKS
+
+
+def test_every_test_runs_in_a_session() -> None:
+    """And nothing is asked for that is not there."""
+    tests = {path for folder in folders_of("tests") for path in folder}
+    assert EVERY == tests | CHECKS
