@@ -101,6 +101,7 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
         every_node=getattr(options, "every_node", False),
         prefix=prefix_of(options, local=local),
         own=getattr(options, "own_options", {}),
+        given_up=getattr(options, "given_up", None),
     )
     if request.prefix and local and not options.python:
         # `python3` of an activated environment is the one that must not run.

@@ -6,9 +6,11 @@ import argparse
 import copy
 import os
 import time
+from functools import partial
 from typing import Dict, Optional, Sequence, Tuple
 
 from envaudit._version import __version__
+from envaudit.checks.collectives.ending import SILENT
 from envaudit.checks.plan import options_of
 from envaudit.cli import asking
 from envaudit.cli.checkoptions import CheckAsk, add_check_options, asked_by
@@ -19,7 +21,7 @@ from envaudit.cli.output import add_output_options, check_output_options, emit
 from envaudit.cli.seat import InBand, seat_of_environment
 from envaudit.cli.selection import add_node_options, selected_nodes
 from envaudit.cli.thisnode import this_node
-from envaudit.model import Missing, Snapshot
+from envaudit.model import Fingerprint, Missing, Snapshot
 from envaudit.model.checked import checked_devices
 from envaudit.model.collective import collective_runs
 from envaudit.model.finding import THRESHOLDS
@@ -123,7 +125,18 @@ def run_on(
     if ask.meets and len(nodes) > 1:
         # Who waits for its turn is missing to those who have begun.
         asked.fanout = max(options.fanout or 0, len(nodes))
+        asked.given_up = partial(_given_up, ask)
     return _read(asked, nodes, ask.sections)
+
+
+def _given_up(ask: CheckAsk, answer: Fingerprint) -> Dict[str, float]:
+    """The nodes that ranks did not hear any more, by what one of the others says.
+
+    A supervisor that lives needs no longer than its kernels; one that hangs would hold the run to its end.
+    """
+    seconds = ask.limits.stall_s + (ask.plan.budget_s if ask.kernels else 0)
+    ended = [run.ended for run in collective_runs((answer,))]
+    return {node: seconds for each in ended if each.kind == SILENT for node in each.nodes}
 
 
 def _read(options: argparse.Namespace, nodes: Sequence[str], sections: Sequence[str]) -> Snapshot:

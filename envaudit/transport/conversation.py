@@ -57,11 +57,14 @@ class Conversation(Listener):
         self._complaint = b""
         self._heard_bytes = 0
         self._rc: int | None = None
+        self._worker: Any = None
+        self._hurried_s = 0.0
 
     # What ClusterShell tells.
 
     def ev_pickup(self, worker: Any, node: str) -> None:
         """The command has been started; its standard input stays open until the answer is whole."""
+        self._worker = worker
         self.open(worker)
 
     def ev_hup(self, worker: Any, node: str, rc: int | None) -> None:
@@ -113,6 +116,11 @@ class Conversation(Listener):
 
     def late(self, node: str) -> None:
         """The node's time is over."""
+        if self.result is None and self._hurried_s:
+            why = (
+                f"the others did not hear it any more, and it was silent for {self._hurried_s:g} s after that"
+            )
+            self._settle(Missing("timeout", why, "Look at what hangs on the node."))
         if self.result is None:
             self._settle(causes.of_timeout(self._ended(), self._request.timeout_s))
 
@@ -135,6 +143,13 @@ class Conversation(Listener):
             )
         )
         worker.write(payload.zip_bytes)
+
+    def hurry(self, seconds: float) -> None:
+        """Wait so long for an answer, and no longer."""
+        if self.result is None and not self._hurried_s and self._worker is not None:
+            self._hurried_s = seconds
+            for client in self._worker._engine_clients():
+                client.set_nextfire(seconds)
 
     def give_up(self, missing: Missing) -> None:
         """Settle from outside, where nothing is settled yet."""

@@ -79,6 +79,14 @@ def _ask(
     def through(node: str, outcome: str) -> None:
         if progress is not None:
             progress.update(node, outcome)
+        if request.given_up is None:
+            return
+        by_node = {talk.target.node: talk for talk in talks}
+        answer = by_node[node].result
+        if isinstance(answer, Fingerprint):
+            for name, seconds in request.given_up(answer).items():
+                if name in by_node:
+                    by_node[name].hurry(seconds)
 
     task = new_task(_affordable(request.fanout))
     talks: list[Conversation] = []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from envaudit._version import __version__
 from envaudit.errors import UsageError
 from envaudit.model.codec import NODE_NAME
+from envaudit.model.fingerprint import Fingerprint
 from envaudit.transport.boot import Payload, header_line
 from envaudit.transport.clockoffset import PASSING, Effort
 
@@ -50,6 +51,8 @@ class Request(NamedTuple):
             it, in place of its own.
         own: by node, options of that node alone, beside those of all; what goes through gateways is the
             same for all nodes, and lacks them.
+        given_up: the nodes that an answer says are not heard any more by those that ran something with
+            them, and how many seconds each is still waited for.
     """
 
     sections: tuple[str, ...] = ()
@@ -62,6 +65,7 @@ class Request(NamedTuple):
     every_node: bool = False
     prefix: str | None = None
     own: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    given_up: Callable[[Fingerprint], Mapping[str, float]] | None = None
 
     @property
     def with_checks(self) -> bool:

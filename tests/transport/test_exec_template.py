@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,23 @@ def test_gather_fanout_beyond_the_open_files_still_reaches_every_node() -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
     assert "{'truncated'} 40\n" == done.stdout
+
+
+def test_node_that_others_have_given_up_is_waited_for_no_longer_than_they_say(tmp_path: Path) -> None:
+    """One answers and says so; the other's command hangs, and has minutes left."""
+    hangs = tmp_path / "n2"
+    hangs.write_text("#!/bin/sh\nexec sleep 300\n")
+    hangs.chmod(0o755)
+    targets = [Target("n1", sys.executable), Target("n2", str(hangs))]
+    request = Request(
+        sections=("host",), timeout_s=200, given_up=lambda answer: {"n2": 1.0, answer.node: 1.0}
+    )
+    began = time.monotonic()
+    snapshot = gather(Exec("env NODE={node} {python}"), targets, request)
+    took_s = time.monotonic() - began
+    assert ["n1"] == [each.node for each in snapshot.fingerprints]
+    assert "timeout" == snapshot.missing["n2"].kind
+    assert snapshot.missing["n2"].why == (
+        "the others did not hear it any more, and it was silent for 1 s after that"
+    )
+    assert took_s < 100
