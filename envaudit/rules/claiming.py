@@ -7,7 +7,7 @@ build. That is one cause, and one finding: the rule of the cause takes what foll
 from __future__ import annotations
 
 import re
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Pattern, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Pattern, Sequence, Set, Tuple
 
 from envaudit.model.drift import Drift
 from envaudit.model.pathpattern import patterns_of
@@ -17,8 +17,8 @@ from envaudit.rules.registry import Claim, Claims, Evidence, Rule, all_rules
 
 # Who speaks of what no other rule has a word for.
 REST = "EA299"
-# Ranks with two of it hang, whatever else somebody has accepted of their nodes: it goes with no finding
-# that a policy or a waiver has made less than an error.
+# Ranks with two of it hang, whatever else is accepted of their nodes: it goes with no finding that a
+# policy or a waiver has made less than an error, nor with one that does not explain it.
 _GRAVE = ("libraries/nccl/version",)
 
 
@@ -47,8 +47,7 @@ def deal(evidence: Evidence, rules: Iterable[Rule], policy: Policy) -> Mapping[s
         if own:
             taken = set(map(id, own))
             left = [drift for drift in left if id(drift) not in taken]
-            grave = matcher(_GRAVE) if policy.quiets(rule_id) else None
-            dealt[rule_id], left = _with_symptoms(own, left, claims, evidence, grave)
+            dealt[rule_id], left = _with_symptoms(own, left, claims, evidence, policy.quiets(rule_id))
     rest = sorted([*rest, *left], key=lambda drift: drift.path)
     if rest:
         dealt[REST] = (Claim((), tuple(rest), (), evidence),)
@@ -63,30 +62,40 @@ def _taken(left: Sequence[Drift], claims: Claims, policy: Policy) -> List[Drift]
 
 
 def _with_symptoms(
-    own: Sequence[Drift],
-    left: List[Drift],
-    claims: Claims,
-    evidence: Evidence,
-    grave: Optional[Callable[[str], object]],
+    own: Sequence[Drift], left: List[Drift], claims: Claims, evidence: Evidence, quieted: bool
 ) -> Tuple[Tuple[Claim, ...], List[Drift]]:
-    """One claim for each group of outliers, and what no claim has taken along; `grave` paths are none's."""
+    """One claim for each group of outliers, and what no claim has taken along."""
     groups: Dict[Tuple[str, ...], List[Drift]] = {}
     for drift in own:
         groups.setdefault(drift.outliers, []).append(drift)
-    follows = matcher(claims.follows)
-    symptoms = [
-        drift for drift in left if follows(drift.path) and not (grave is not None and grave(drift.path))
-    ]
+    follows, grave = matcher(claims.follows), matcher(_GRAVE)
+    symptoms = [drift for drift in left if follows(drift.path) and not (quieted and grave(drift.path))]
     made = []
     gone: Set[int] = set()
     for nodes, drifts in groups.items():
         among = set(nodes)
         following = [
-            drift for drift in symptoms if id(drift) not in gone and among.issuperset(drift.outliers)
+            drift
+            for drift in symptoms
+            if id(drift) not in gone
+            and among.issuperset(drift.outliers)
+            and (not grave(drift.path) or _explain(drifts, drift))
         ]
         gone.update(map(id, following))
         made.append(Claim(nodes, tuple(drifts), tuple(following), evidence))
     return tuple(made), [drift for drift in left if id(drift) not in gone]
+
+
+def _explain(causes: Iterable[Drift], symptom: Drift) -> bool:
+    """Whether outliers that are alike in all causes are alike in what should follow from them."""
+    of_node: Dict[str, List[int]] = {}
+    for drift in causes:
+        for place, group in enumerate(drift.groups):
+            for node in group.nodes:
+                of_node.setdefault(node, []).append(place)
+    odd = set(symptom.outliers)
+    told = {tuple(places) for node, places in of_node.items() if node in odd}
+    return not any(tuple(places) in told for node, places in of_node.items() if node not in odd)
 
 
 def holds_across_roles(drift: Drift, policy: Policy) -> bool:

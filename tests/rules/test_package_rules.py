@@ -188,6 +188,23 @@ def test_nccl_that_differs_is_an_error_where_another_torch_is_accepted(policy: P
     assert ("EA214", "error", ("node05",)) == brief(findings([*HEALTHY, odd], policy))[0]
 
 
+def test_nccl_of_one_node_does_not_follow_from_a_torch_that_two_have() -> None:
+    """The other one has the same torch, and the NCCL of all."""
+    older = {"version": "2.4.0", "cuda": "12.4"}
+    odd = [training_node("node05", torch=older, nccl="2.20.5"), training_node("node06", torch=older)]
+    expected = [("EA213", "error", ("node05", "node06")), ("EA214", "error", ("node05",))]
+    assert expected == brief(findings([*HEALTHY, *odd]))
+
+
+def test_nccl_follows_from_a_torch_that_only_one_node_has() -> None:
+    """Two nodes have another CUDA, and one of them another release with another NCCL."""
+    odd = [
+        training_node("node05", torch={"version": "2.4.0", "cuda": "12.1"}, nccl="2.20.5"),
+        training_node("node06", torch={"version": "2.4.2", "cuda": "12.1"}),
+    ]
+    assert [("EA213", "error", ("node05", "node06"))] == brief(findings([*HEALTHY, *odd]))
+
+
 def test_cpu_torch_is_an_error_where_another_torch_is_only_told() -> None:
     """An error of a node does not go with a remark about the nodes."""
     odd = training_node(
