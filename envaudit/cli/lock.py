@@ -289,6 +289,8 @@ def _counted(platform: str, conda: int, pip: int) -> str:
 
 
 def _holds(path: str, data: bytes) -> bool:
+    if not os.path.isfile(path):  # a pipe or terminal, such as /dev/stdout, would be waited for
+        return False
     try:
         with open(path, "rb") as file:
             return file.read(len(data) + 1) == data

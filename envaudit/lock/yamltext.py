@@ -110,6 +110,9 @@ def _syntax_fault(error: yaml.MarkedYAMLError, text: str, path: str) -> Fault:
         message, advice = "a tab, where YAML takes spaces only", "Indent with spaces."
     elif "another document" in (error.problem or ""):
         message, advice = "a second document begins here", "One file is one environment."
+    elif path.endswith(".toml"):
+        message = "TOML, where an environment file is YAML"
+        advice = "Write what it depends on into an environment.yml: that is what is read."
     else:
         problem = f"{error.problem or 'not YAML'}"
         context = f", {error.context}" if error.context else ""

@@ -142,6 +142,15 @@ def test_text_that_is_no_environment_has_a_fault_at_its_place(
     assert expected in faults_of(written(tmp_path, text))
 
 
+def test_project_file_is_told_for_what_it_is(tmp_path: Path) -> None:
+    """conda-lock takes a pyproject.toml too, so people try it."""
+    (fault,) = written(tmp_path, '[project]\nname = "train"\n', "pyproject.toml").faults
+    assert ("TOML, where an environment file is YAML", True) == (
+        fault.message,
+        "environment.yml" in fault.next_step,
+    )
+
+
 def test_template_marks_in_a_comment_are_no_fault(tmp_path: Path) -> None:
     """Only what YAML sees counts."""
     assert [] == faults_of(written(tmp_path, HEAD + "  - a  # {{ version }}\n# {% if %}\n"))

@@ -418,3 +418,11 @@ def test_key_with_nothing_below_it_is_no_fault(workplace: Workplace, train_chann
     workplace.condarc.write_text(json.dumps(settings))
     ended = lock(workplace, "python=3.10", channels=[])
     assert (0, "3.10.14") == (ended.code, locked(workplace)["python"].version)
+
+
+def test_lock_to_standard_output_is_written_and_not_waited_for(workplace: Workplace) -> None:
+    """What stands at the output is compared only where it is a file."""
+    source_of(workplace.folder, "python=3.10")
+    ended = workplace.run("lock", "-o", "/dev/stdout")
+    assert (0 if os.access("/dev", os.W_OK) else 5) == ended.code
+    assert ("\nversion: 1\n" in ended.out) == (ended.code == 0)
