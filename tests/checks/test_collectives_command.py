@@ -80,7 +80,8 @@ def test_one_rank_is_listed_and_incomplete_where_asked_for(
 
 def test_torchrun_checks_the_cpu_once_and_all_ranks_together(folder: Folder) -> None:
     """One report, of rank 0."""
-    argv = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "envaudit.pyz", "check"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    argv = [*launcher, "--master-port", str(_free_port()), "envaudit.pyz", "check"]
     done = launched(folder, [*argv, "--ops", "gemm/fp64,barrier", "--format", "json"])
     assert 0 == done.returncode, done.stdout + done.stderr
     report = json.loads(done.stdout)
