@@ -148,6 +148,7 @@ def gate(nodes: str | Iterable[str] | None = None, **options: Any) -> Report:
 def _options(command: str, /, *positional: str, **chosen: Any) -> Namespace:
     """The command's options as its own parser reads them, so that both mean the same by the same word."""
     arguments = []
+    parser = parser_of(command)
     for name, value in chosen.items():
         option = f"--{name.replace('_', '-')}"
         if name in ("format", "report", "verbose", "help"):
@@ -157,8 +158,12 @@ def _options(command: str, /, *positional: str, **chosen: Any) -> Namespace:
         if value is True:
             arguments.append(option)
         elif value is not None and value is not False:
-            arguments += [f"{option}={each}" for each in _values(name, value)]
-    options = parser_of(command).parse_args([*arguments, *positional])
+            texts = _values(name, value)
+            # What is not repeated on a command line lists its words there: --only kernels,memory.
+            if texts and not isinstance(parser.get_default(name), list):
+                texts = [",".join(texts)]
+            arguments += [f"{option}={each}" for each in texts]
+    options = parser.parse_args([*arguments, *positional])
     options.silent = True
     return options
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import envaudit
+from envaudit import api
 from envaudit.errors import InputError, UsageError
 from envaudit.model import Missing, Snapshot
 from envaudit.store import write_snapshot_file
@@ -79,6 +80,16 @@ def test_diff_takes_the_options_of_the_command() -> None:
     assert "PASS" == envaudit.diff(HEALTHY, DRIFTED, only=["torch/*"]).verdict.name
     warned = training_node("node01", driver="550.54.14"), training_node("node02")
     assert 1 == envaudit.diff(*warned, fail_on="info").exit_code
+
+
+def test_several_words_of_one_option_all_count() -> None:
+    """Of an option that a command line repeats, and of one that lists them there."""
+    asked = api._options(
+        "gate", only=["kernels", "memory"], sizes=[3, 5], ops=["gemm/*", "sum/*"], require=[]
+    )
+    assert (("kernels", "memory"), (3, 5)) == (asked.only, asked.sizes)
+    assert [("gemm/*",), ("sum/*",)] == asked.ops
+    assert [] == asked.require
 
 
 def test_missing_node_makes_the_result_incomplete() -> None:
