@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,20 @@ PROJECT = Path(__file__).resolve().parents[1]
 
 # What a child needs on its path to import the envaudit that is tested: a folder, or the bundle.
 PACKAGE_HOME = Path(envaudit.__file__).resolve().parents[1]
+
+
+def pytest_configure() -> None:
+    """Signals as a program has them that a terminal starts.
+
+    `nohup` and a shell's `&` let what they start ignore some, and so would all that the tests interrupt.
+    """
+    for number, action in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, action)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
