@@ -46,7 +46,7 @@ class Browser:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "HOME": str(home)},
+            env={**os.environ, "HOME": str(home), "TMPDIR": str(home)},
             close_fds=False,
             preexec_fn=take_pipes,
             start_new_session=True,
