@@ -29,8 +29,8 @@ class CondaLock:
     KIND = "conda-lock.yml"
     IS_LOCK = True
 
-    def __init__(self, categories: Collection[str] = ("main",)) -> None:
-        """Of which categories packages are expected."""
+    def __init__(self, categories: Collection[str] | None = None) -> None:
+        """Of which categories packages are asked for; None where nobody asks: those of `main` are read."""
         self.categories = categories
 
     def matches(self, text: str) -> bool:
@@ -43,15 +43,22 @@ class CondaLock:
         return sum(map(bool, keys)) >= 2 and not re.search(r"^environments[ \t]*:", text, re.MULTILINE)
 
     def read(self, text: str, where: str, setting: Setting) -> list[Section]:
-        """Sections `conda`, `packages` and `lock`."""
+        """Sections `conda`, `packages` and `lock`.
+
+        Raises:
+            InputError: it is damaged. UsageError: it has no such category, or nothing of it.
+        """
+        lock = parse_lock(text.encode("utf-8", "replace"), where)
+        if self.categories is not None:
+            lock.check_has(setting.platform, self.categories)
         expected = expected_fingerprint(
-            parse_lock(text.encode("utf-8", "replace"), where),
+            lock,
             setting.platform,
             "",
             channel_name=setting.channel_name,
             tool=__version__,
             captured_at="",
-            categories=self.categories,
+            categories=("main",) if self.categories is None else self.categories,
         )
         conda, packages = expected.sections["conda"], expected.sections["packages"]
         return [

@@ -18,6 +18,7 @@ from envaudit.cli import compiled, configuration, policyfile, references
 from envaudit.cli.loading import load, open_store
 from envaudit.cli.policywords import policy_lines
 from envaudit.cli.reports import check_is_lock, read_lock_report, setting_of
+from envaudit.cli.verify import packages_asked
 from envaudit.errors import EnvauditError, UsageError
 from envaudit.lock.names import distributions_of
 from envaudit.model import Fingerprint, Snapshot
@@ -51,6 +52,8 @@ def compile_lock(path: str, categories: tuple[str, ...], settings: configuration
         replace(report.expected(name, setting_of(name)), captured_at=_NO_TIME, tool=__version__)
         for name in map(str, platforms)
     ]
+    if not any(map(packages_asked, made)):
+        raise UsageError("it names no package", where=path, next_step="Make it again.")
     names = {
         name: distributions_of(name)
         for each in made

@@ -85,12 +85,12 @@ class ForeignFile:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(made_s))
 
 
-def every_kind(categories: Collection[str] = ("main",)) -> list[Kind]:
+def every_kind(categories: Collection[str] | None = None) -> list[Kind]:
     """All kinds that are read."""
     return [CondaLock(categories), NvidiaSmi(), *kinds().values()]
 
 
-def read_report(path: str, categories: Collection[str] = ("main",)) -> ForeignFile:
+def read_report(path: str, categories: Collection[str] | None = None) -> ForeignFile:
     """The report that a file holds.
 
     Raises:

@@ -43,12 +43,7 @@ def expected_fingerprint(
     Returns:
         Sections `conda` (packages), `packages` (distributions of the pip part) and `lock`
         (platform, platforms, the virtual packages that are needed).
-
-    Raises:
-        UsageError: it has no such category, or nothing of it for a platform that it is for.
     """
-    if platform in lock.platforms:
-        lock.check_has(platform, categories)
     conda = {
         package.name: _conda_facts(package, channel_name)
         for package in lock.of(platform, categories, "conda")

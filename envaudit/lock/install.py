@@ -99,11 +99,12 @@ def wanted_packages(
     Raises:
         UsageError: the lock has no such platform or category, or nothing of it for that platform.
     """
-    if platform not in lock.platforms:
+    if platform not in lock.platforms or not lock.of(platform, None):
+        others = ", ".join(each for each in lock.platforms if each != platform)
         raise UsageError(
             f"the lock has no packages for {platform}",
             where=lock.path,
-            next_step=f"It has {', '.join(lock.platforms)}. Lock with -p {platform} to add it.",
+            next_step=f"It has {others or 'none at all'}. Lock with -p {platform} to add it.",
         )
     lock.check_has(platform, categories)
     return lock.of(platform, categories, "conda"), lock.of(platform, categories, "pip")

@@ -135,22 +135,22 @@ class Lock:
         return tuple(sorted(names, key=lambda name: (name != "main", name)))
 
     def check_has(self, platform: str, categories: Iterable[str]) -> None:
-        """Refuse to ask for nothing: an empty environment would be as locked.
+        """Refuse categories that leave nothing of what is there: an empty environment would be as locked.
 
         Raises:
-            UsageError: no package has one of these categories, or none is for this platform.
+            UsageError: a category that no package has, or packages of other categories alone.
         """
         chosen = tuple(categories)
         unknown = sorted(set(chosen) - set(self.categories) - {"main"})
         there = {name for package in self.of(platform, None) for name in package.categories}
         if unknown:
             said, has = f"the lock has no category '{unknown[0]}'", self.categories
-        elif there.isdisjoint(chosen):
+        elif there and there.isdisjoint(chosen):
             said = f"the lock has no package of category {', '.join(chosen)} for {platform}"
             has = tuple(sorted(there))
         else:
             return
-        advice = f"It has {', '.join(has)}: name one with --category." if has else "Make the lock again."
+        advice = f"It has {', '.join(has)}: name one with --category." if has else ""
         raise UsageError(said, where=self.path, next_step=advice)
 
     def source_paths(self) -> tuple[str, ...]:

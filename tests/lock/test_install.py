@@ -57,6 +57,16 @@ def test_install_makes_the_environment_of_the_lock(workplace: Workplace, lock: P
     assert b".envaudit-" not in texts
 
 
+def test_install_of_a_lock_without_packages_leaves_the_old_environment(
+    workplace: Workplace, old: Path
+) -> None:
+    """What a merge may leave: an empty environment is not what anybody wants in the place of theirs."""
+    write_lock(workplace.folder / "empty.yml", [])
+    ended = workplace.run("install", "empty.yml", "--prefix", "env")
+    assert (2, True) == (ended.code, "the lock has no packages for linux-64" in ended.err), ended.err
+    assert "old" == (old / "marker").read_text()
+
+
 def test_install_over_an_environment_replaces_it_whole(workplace: Workplace, lock: Path, old: Path) -> None:
     """Nothing of the old one is left, neither inside nor beside it."""
     assert 0 == workplace.run("install", lock.name, "--prefix", "env").code

@@ -229,6 +229,7 @@ def test_verify_of_a_prefix_that_is_no_environment_is_no_pass(workplace: Workpla
         (("verify", "nothing.yml", "--prefix", "env"), 4, "nothing.yml"),
         (("verify", LOCK, "--prefix", "env", "--nodes", "n1"), 2, "it takes no nodes"),
         (("verify", LOCK, "--prefix", "env", "--category", "dve"), 2, "has no category 'dve'"),
+        (("bundle", "--lock", LOCK, "--category", "dve"), 2, "has no category 'dve'"),
     ],
 )
 def test_verify_of_what_cannot_be_says_why(
