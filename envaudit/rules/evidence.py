@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Dict, Iterator, List, Set, Tuple
 
 from envaudit.model.drift import Drift
@@ -17,6 +18,8 @@ _LOOKING = ("probe", "inband")
 _OTHER_LAUNCH = "other launch: "
 _OTHER_INTERPRETER = "other interpreter: "
 
+# So many nodes are named with what they tell of.
+_NODES_TOLD = 8
 # From so many paths on, they are counted rather than named; the drifts have them all.
 _FOLD_FROM = 4
 
@@ -103,13 +106,23 @@ def section_in_part(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     how_to_fix="Name two nodes or more, or a reference such as node01@good.",
 )
 def nothing_to_compare(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """Fewer than two fingerprints, or no fact of what was asked for alone.
+    """Fewer than two fingerprints, one that shares no subject with another, or no fact of what was asked for.
 
     Nodes that did not answer are a cause that EA901 names.
     """
     sides = len(evidence.fingerprints) + len(evidence.references)
     if evidence.comparing and sides < 2 and not evidence.missing:
         yield Found("nothing to compare with", tuple(one.node for one in evidence.fingerprints))
+    elif evidence.comparing and sides > 1:
+        alone = _sharing_nothing(evidence)
+        if alone:
+            lines = tuple(f"{node} tells of {', '.join(names)}" for node, names in alone[:_NODES_TOLD])
+            yield Found(
+                "nothing to compare with: no other tells of the same subjects",
+                tuple(node for node, _ in alone),
+                evidence=lines,
+                hint="Compare it with a report that tells of the same: envaudit show FILE.",
+            )
     for pattern in evidence.unmatched:
         yield Found(
             f"nothing to compare: no fact is called {pattern}",
@@ -155,6 +168,25 @@ def node_without_baseline(evidence: Evidence, policy: Policy) -> Iterator[Found]
     """Nodes that lack the tag which others have."""
     if evidence.without_baseline:
         yield Found(f"has no baseline '{evidence.baseline}'", evidence.without_baseline)
+
+
+def _sharing_nothing(evidence: Evidence) -> List[Tuple[str, List[str]]]:
+    """The nodes none of whose subjects another tells of, each with its own: packages beside GPUs."""
+    told = {
+        one.node: sorted(
+            name
+            for name, section in one.sections.items()
+            if section.status != "error" and evidence.covers(name)
+        )
+        for one in evidence.everything
+    }
+    times = Counter(name for names in told.values() for name in names)
+    own = {one.node for one in evidence.fingerprints}
+    return [
+        (node, names)
+        for node, names in told.items()
+        if node in own and names and all(times[name] < 2 for name in names)
+    ]
 
 
 def _reason(drift: Drift) -> str:

@@ -172,6 +172,19 @@ def test_pattern_that_no_fact_answers_to_is_incomplete() -> None:
     assert "nothing to compare: no fact is called gpu/drvier" == finding.message
 
 
+def test_report_that_shares_no_subject_with_another_is_no_pass() -> None:
+    """A list of packages beside a list of GPUs: nothing was compared, and nothing differs."""
+    freeze = fingerprint("freeze", "import", packages={"distributions": {}})
+    smi = fingerprint("smi", "import", gpu={"count": 1})
+    (found,) = [each for each in findings([freeze, smi]) if each.rule == "EA904"]
+    assert ("incomplete", ("freeze", "smi")) == (found.severity, found.nodes)
+    assert ("freeze tells of packages", "smi tells of gpu") == found.evidence
+    other = fingerprint("other", "import", packages={"distributions": {}})
+    (found,) = [each for each in findings([freeze, other, smi]) if each.rule == "EA904"]
+    assert ("smi",) == found.nodes
+    assert [] == [each for each in findings([freeze, other]) if each.rule == "EA904"]
+
+
 def test_other_launch_is_info_and_names_the_smaller_side() -> None:
     """Facts of a launch are not held against another one; that is said once, and is no fault."""
     nodes = [*PAIR, training_node("node03", launch="slurm", algo="Tree", libraries={})]
