@@ -180,6 +180,12 @@ def read_lock(path: str) -> Lock:
 
 def parse_lock(data: bytes, path: str) -> Lock:
     """The lock that a file's content is; see `read_lock`."""
+    if re.search(rb"^@EXPLICIT\s*$", data, re.MULTILINE):
+        raise InputError(
+            "an explicit list, not a conda-lock file",
+            where=path,
+            next_step="conda and micromamba install from it, and 'envaudit verify' takes it as it is.",
+        )
     document = _load_yaml(data, path)
     if not isinstance(document, dict) or "version" not in document:
         raise InputError(

@@ -139,6 +139,11 @@ def test_sources_are_paths_from_the_lock(tmp_path: Path) -> None:
         (b"", "x: not a conda-lock file. Make one with 'envaudit lock environment.yml'."),
         (b"- a\n", "x: not a conda-lock file. Make one with 'envaudit lock environment.yml'."),
         (
+            b"# platform: linux-64\n@EXPLICIT\nhttps://conda.example/train/noarch/pip-24.0-0.conda\n",
+            "x: an explicit list, not a conda-lock file. conda and micromamba install from it, and "
+            "'envaudit verify' takes it as it is.",
+        ),
+        (
             b"version: 6\npackages: []\n",
             "x: lock format '6' is not known, only version 1 is. Make the lock again with 'envaudit lock', "
             "or export it to conda-lock version 1.",
