@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 from envaudit.checks.collectives.asked import Asked
 from envaudit.cli.checkoptions import CheckAsk
 from envaudit.cli.seat import JOB_PORTS, LOOPBACK
-from envaudit.control.meeting import Seat
+from envaudit.control.seat import Seat
 from envaudit.control.tokens import fresh_token, token_of
 from envaudit.errors import UsageError
 from envaudit.model.checked import map_in

@@ -21,7 +21,7 @@ from envaudit.errors import UsageError
 from envaudit.model.codec import NODE_NAME
 
 if TYPE_CHECKING:
-    from envaudit.control.meeting import Seat
+    from envaudit.control.seat import Seat
 
 LOOPBACK = "127.0.0.1"
 # torchrun's own default is 29500 for the rendezvous; the hub stands beside it.
@@ -62,7 +62,7 @@ class InBand:
     @property
     def seat(self) -> Seat:
         """The same as the hub's and its members' code takes it."""
-        from envaudit.control.meeting import Seat
+        from envaudit.control.seat import Seat
 
         return Seat(index=self.index, count=self.count, host=self.host, port=self.port, node=self.node)
 

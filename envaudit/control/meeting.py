@@ -7,37 +7,18 @@ with Meeting(seat, token, hello, join_s=60, conduct=conduct) as meeting:
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Mapping, Optional, Type
 
 from envaudit.control.client import Client, connect
 from envaudit.control.hub import Hub, HubClosed
 from envaudit.control.listening import listen_for_all
+from envaudit.control.seat import Seat
 
 # Once the first supervisor has no more to say, what it conducts may go on for so long: the others get
 # their result from it.
 LEAVE_S = 10.0
 _STOP_S = 5.0
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A supervisor's place in a run.
-
-    Attributes:
-        index: its number; 0 runs the hub.
-        count: how many there are.
-        host: where the hub is, as all of them were told.
-        port: likewise.
-        node: the name of the supervisor's node.
-    """
-
-    index: int
-    count: int
-    host: str
-    port: int
-    node: str
 
 
 class Meeting:

@@ -14,7 +14,8 @@ from envaudit.control.client import HubLost, HubUnreachable, connect
 from envaudit.control.failures import HubPortTaken
 from envaudit.control.hub import Hub, listen
 from envaudit.control.listening import listen_for_all
-from envaudit.control.meeting import Meeting, Seat
+from envaudit.control.meeting import Meeting
+from envaudit.control.seat import Seat
 from envaudit.errors import UsageError
 from tests.control.meeting_place import TOKEN
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Sequence, Tuple
 
 from envaudit.checks.collectives.items import CollectivePlan, options_of, plan_of
 from envaudit.checks.collectives.layout import Limits
-from envaudit.control.meeting import Seat
+from envaudit.control.seat import Seat
 
 LOOPBACK = "127.0.0.1"
 _MAX_NODES = 100_000

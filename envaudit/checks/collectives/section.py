@@ -31,7 +31,6 @@ import time
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.checks.collectives.asked import Asked, asked_of
-from envaudit.checks.collectives.hello import hello_of
 from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.supervising import (
     Machine,
@@ -80,6 +79,8 @@ def read(context: Any) -> Answer:
         hub = (asked.seat.host, asked.seat.port)
 
         def hello() -> Dict[str, Any]:
+            from envaudit.checks.collectives.hello import hello_of
+
             facts = hello_of(_reader(context), context.environ, machine.cards, hub)
             return {**facts, "busy": busy_in_words(machine, layout) or None}
 

@@ -13,7 +13,8 @@ from envaudit.checks.collectives.result import own_result
 from envaudit.checks.supervise import Started
 from envaudit.control.failures import HubRefused, HubUnreachable
 from envaudit.control.hub import Hub
-from envaudit.control.meeting import Meeting, Seat
+from envaudit.control.meeting import Meeting
+from envaudit.control.seat import Seat
 
 __all__ = ["Before", "Coordinator", "Layout", "Limits", "Member", "run"]
 

@@ -8,24 +8,22 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from envaudit.checks.cards import Card, Cards
-from envaudit.checks.collectives import mtu
 from envaudit.checks.collectives.asked import Asked
-from envaudit.checks.collectives.coordinator import Coordinator
 from envaudit.checks.collectives.ending import HUB_LOST, NOT_TESTED, UNREACHABLE
 from envaudit.checks.collectives.layout import Layout
-from envaudit.checks.collectives.member import Member
 from envaudit.checks.collectives.result import own_result
 from envaudit.checks.collectives.road import NcclLogs
 from envaudit.checks.collectives.workers import Early
 from envaudit.checks.readiness import gpus_of_machine
 from envaudit.checks.supervise import Started
-from envaudit.control.client import Client
 from envaudit.control.failures import HubLost, HubRefused, HubUnreachable
-from envaudit.control.hub import Event, Hub
-from envaudit.control.meeting import Meeting
+
+if TYPE_CHECKING:
+    from envaudit.control.client import Client
+    from envaudit.control.hub import Event, Hub
 
 # The first node may come last: its hub listens for so long less than others try.
 _LATE_S = 1.0
@@ -34,7 +32,7 @@ _TEXT_MAX = 500
 MTU_S = 15.0
 
 # With events that came before their time.
-Conduct = Callable[[Hub, List[Event]], None]
+Conduct = Callable[["Hub", List["Event"]], None]
 
 
 class Machine(NamedTuple):
@@ -66,7 +64,7 @@ class Said(NamedTuple):
 
 
 # What a member does once it has its result.
-Attend = Callable[[Client, Said], None]
+Attend = Callable[["Client", Said], None]
 
 
 def machine_of(interpreter: str, environ: Mapping[str, str], workdir: str) -> Machine:
@@ -128,6 +126,9 @@ def supervise_ranks(
     on_gpu = any(device.startswith("cuda") for device in layout.devices)
 
     def talk(hub: Hub) -> None:
+        from envaudit.checks.collectives import mtu
+        from envaudit.checks.collectives.coordinator import Coordinator
+
         missing = hub.join(limits.join_s)
         if asked.mtu:
             mtu.conduct(hub, MTU_S)
@@ -147,6 +148,10 @@ def supervise_ranks(
             # Alone there is nobody to be compared with: torch is imported while the facts are gathered.
             early_ranks = layout.local_ranks if asked.seat.count == 1 and asked.only_collectives else 0
             early = held.enter_context(Early(started, early_ranks, sum(limits)))
+            # Likewise what the ranks do not wait for.
+            from envaudit.checks.collectives.member import Member
+            from envaudit.control.meeting import Meeting
+
             facts = hello()
             meeting = held.enter_context(Meeting(asked.seat, asked.token, {}, limits.join_s + _LATE_S, talk))
             row = _probe_mtu(meeting.client, asked, facts, layout)
@@ -199,6 +204,8 @@ def _probe_mtu(
     """This node's row, by one of its processes."""
     if not asked.mtu:
         return None
+    from envaudit.checks.collectives import mtu
+
     interface = hello.get("interface")
     place: Mapping[str, Any] = interface if isinstance(interface, dict) else {}
     address = str(place.get("address") or "") if layout.local_rank == 0 else ""

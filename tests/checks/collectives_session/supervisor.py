@@ -8,7 +8,7 @@ import time
 from envaudit.checks.collectives import session
 from envaudit.checks.collectives.items import CollectivePlan
 from envaudit.checks.supervise import Started
-from envaudit.control.meeting import Seat
+from envaudit.control.seat import Seat
 
 
 def main():

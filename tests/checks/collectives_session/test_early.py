@@ -13,7 +13,7 @@ from envaudit.checks.collectives.asked import LOOPBACK, Asked
 from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.supervising import Machine, supervise_ranks
 from envaudit.checks.supervise import Started
-from envaudit.control.meeting import Seat
+from envaudit.control.seat import Seat
 
 MACHINE = Machine(Started(interpreter=sys.executable, environ=dict(os.environ)), (), {})
 
