@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from envaudit.errors import InputError, UsageError
+from envaudit.lock.credentials import cleaned
 from envaudit.lock.entries import Entry
 from envaudit.lock.sourcefile import SourceFile
 
@@ -47,11 +48,14 @@ def conda_lock_spec(sources: Sequence[SourceFile], platforms: Sequence[str], *, 
                 platform_overrides=list(platforms),
                 mapping_url=mapping_url,
             )
-        except ChannelAggregationError as error:
+        except ChannelAggregationError:
+            named = (
+                f"{source.path}: {', '.join(cleaned(each.text) for each in source.channels)}"
+                for source in sources
+            )
             raise UsageError(
                 "the files do not agree on their channels",
-                where=", ".join(source.path for source in sources),
-                why=str(error),
+                why="; ".join(named),
                 next_step="Give them the same list, or lists that are the end of the longest one.",
             ) from None
         except Exception as error:

@@ -127,9 +127,10 @@ def test_conda_locks_spec_of_option_lines_and_paths_leaves_them_out(tmp_path: Pa
 
 
 def test_conda_locks_spec_of_files_with_other_channels_is_refused(tmp_path: Path) -> None:
-    """Nobody can say which channel comes first."""
+    """Nobody can say which channel comes first; each file is told with its own, in the user's words."""
     sources = [
         _source(tmp_path / f"{name}.yml", f"channels: [{name}]\ndependencies: [a]\n") for name in ("x", "y")
     ]
-    with pytest.raises(UsageError, match="do not agree on their channels"):
+    with pytest.raises(UsageError, match="do not agree on their channels") as raised:
         conda_lock_spec(sources, ["linux-64"], mapping_url=MAPPING)
+    assert f"({tmp_path}/x.yml: x; {tmp_path}/y.yml: y)" in str(raised.value)
