@@ -171,7 +171,10 @@ def node_without_baseline(evidence: Evidence, policy: Policy) -> Iterator[Found]
 
 
 def _sharing_nothing(evidence: Evidence) -> List[Tuple[str, List[str]]]:
-    """The nodes none of whose subjects another tells of, each with its own: packages beside GPUs."""
+    """The nodes none of whose subjects another tells of, each with its own: packages beside GPUs.
+
+    What has no name tells of the run as a whole, such as whether its lock is fresh, and is held against nobody.
+    """
     told = {
         one.node: sorted(
             name
@@ -179,6 +182,7 @@ def _sharing_nothing(evidence: Evidence) -> List[Tuple[str, List[str]]]:
             if section.status != "error" and evidence.covers(name)
         )
         for one in evidence.everything
+        if one.node
     }
     times = Counter(name for names in told.values() for name in names)
     own = {one.node for one in evidence.fingerprints}
