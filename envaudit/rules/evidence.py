@@ -173,8 +173,11 @@ def node_without_baseline(evidence: Evidence, policy: Policy) -> Iterator[Found]
 def _sharing_nothing(evidence: Evidence) -> List[Tuple[str, List[str]]]:
     """The nodes none of whose subjects another tells of, each with its own: packages beside GPUs.
 
-    What has no name tells of the run as a whole, such as whether its lock is fresh, and is held against nobody.
+    What has no name tells of the run as a whole, such as whether its lock is fresh: nobody is held to it.
+    A lock that asks nothing of a node's platform is EA209's.
     """
+    if any(set(one.sections) == {"lock"} for one in evidence.references):
+        return []
     told = {
         one.node: sorted(
             name
