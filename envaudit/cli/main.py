@@ -11,7 +11,7 @@ import sys
 from typing import Dict, List, NoReturn, Optional, Sequence
 
 from envaudit._version import __version__
-from envaudit.errors import EnvauditError, Interrupted, UsageError
+from envaudit.errors import EnvauditError, Interrupted, NeededError, UsageError
 from envaudit.transport.postponed import postpone
 
 # Command to one line of help; the module `envaudit.cli.<command>` has `configure(parser)` and
@@ -120,6 +120,12 @@ def _dispatch(arguments: List[str]) -> int:
             f"there is no command '{name}'", next_step=_suggestion(name) + "See 'envaudit --help'."
         )
     options = parser_of(name).parse_args(rest)
+    try:
+        os.getcwd()
+    except OSError:
+        raise NeededError(
+            "the working directory is gone", next_step="Change to one that exists: cd ~."
+        ) from None
     return int(_command_module(name).execute(options))
 
 
@@ -203,7 +209,10 @@ def _interrupt(_signal: int, _frame: object) -> NoReturn:
 
 
 def _complain(text: str) -> None:
+    from envaudit.model.printing import printable
+
+    shown = "\n".join(printable(line) for line in text.split("\n"))
     try:
-        sys.stderr.write(text.encode("ascii", "backslashreplace").decode() + "\n")
+        sys.stderr.write(shown.encode("ascii", "backslashreplace").decode() + "\n")
     except (OSError, ValueError):
         pass

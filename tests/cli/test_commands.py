@@ -393,3 +393,25 @@ def test_path_that_the_locale_cannot_print_is_escaped(folder: Folder, command: s
         timeout=60,
     )
     assert (0, "", True) == (ended.returncode, ended.stderr, "zo\\xeb" in ended.stdout)
+
+
+def test_working_directory_that_is_gone_is_told(folder: Folder, tmp_path: Path) -> None:
+    """A job's scratch folder that was cleared below its shell is no fault of this program."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    run = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", sys.executable, "-m", "envaudit", "rules"],
+        cwd=gone,
+        env=folder.environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (5, "") == (run.returncode, run.stdout), run.stderr
+    assert "the working directory is gone" in run.stderr
+
+
+def test_terminal_controls_in_an_argument_are_not_sent_back(folder: Folder) -> None:
+    """A name may come from a file that somebody else wrote."""
+    ended = folder.run("show", "\x1b[2Jnode")
+    assert 2 == ended.code, ended.err
+    assert "\x1b" not in ended.err
