@@ -76,17 +76,17 @@ class Launch:
             text=True,
         )
 
-    def wait_for_hub(self) -> None:
-        """Until the first rank listens beside the rendezvous' port."""
+    def wait_for_members(self, count: int) -> None:
+        """Until so many ranks, the first among them, hold a connection to the hub."""
+        port = f":{self._port + 1:04X}"
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", self._port + 1), 1).close()
-            except OSError:
-                time.sleep(0.05)
-            else:
+            # proc(5): local address, remote address, state; 01 is an established connection.
+            rows = [line.split()[1:4] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+            if sum(local.endswith(port) and state == "01" for local, _, state in rows) >= count:
                 return
-        raise AssertionError("no hub")
+            time.sleep(0.05)
+        raise AssertionError("not all came to the hub")
 
     def end(self) -> dict[int, tuple[int, str, str]]:
         """Code, output and errors of each."""
@@ -165,8 +165,8 @@ def test_rank_that_is_killed_while_all_meet_is_told_by_the_others(
     for rank in (0, 1):
         launch.start(rank)
     # Both come to the hub and wait for the third.
-    launch.wait_for_hub()
-    time.sleep(2)
+    launch.wait_for_members(2)
+    time.sleep(1)  # for their first words
     launch.processes[0].kill()
     ended = launch.end()
     assert 3 == ended[1][0], ended
