@@ -21,7 +21,7 @@ TESTS = Path(__file__).parent
 AT_ONCE = 3
 # The longest first, so that all end at about the same time.
 LONGEST = ("lab", "cli", "lock", "checks/collectives_session", "checks", "checks/collectives", "probe")
-# What needs torch beside the tests: whole folders, which run nowhere else, and single files.
+# What needs torch beside the tests, and runs nowhere else: whole folders, and single files.
 FOLDERS_WITH_TORCH = ("checks", "track")
 FILES_WITH_TORCH = (
     "cli/test_inband_gate.py",
@@ -66,9 +66,8 @@ def folders_of(session: str) -> list[list[Path]]:
     """The files that `tests` or `checks` runs, by folder: the longest first, the others by name."""
     every = sorted(TESTS.rglob("test_*.py"))
     files = [path for path in every if path.relative_to(TESTS).parts[0] in FOLDERS_WITH_TORCH]
-    if session == "checks":
-        files += [TESTS / name for name in FILES_WITH_TORCH]
-    else:
+    files += [TESTS / name for name in FILES_WITH_TORCH]
+    if session == "tests":
         files = [path for path in every if path not in files]
     longest = [TESTS / name for name in LONGEST]
     found = {path.parent for path in files}

@@ -1,4 +1,4 @@
-"""Every test runs in one of two sessions; one that is skipped for want of torch, in that which has it."""
+"""Every test runs in one of two sessions, and once; one that needs torch in that which has it."""
 
 from __future__ import annotations
 
@@ -22,3 +22,4 @@ def test_every_test_runs_in_a_session() -> None:
     """And nothing is asked for that is not there."""
     tests = {path for folder in folders_of("tests") for path in folder}
     assert EVERY == tests | CHECKS
+    assert set() == tests & CHECKS
