@@ -111,7 +111,7 @@ def _ask(context: Context) -> _Said:
     source = deepchild.__loader__.get_source(deepchild.__name__)  # type: ignore[union-attr]
     argv = [context.interpreter["executable"], "-B", "-c", _LEAVE_WORKDIR + (source or "")]
     environ = dict(context.environ, LC_ALL="C", LANGUAGE="C")
-    cwd = context.workdir if os.path.isdir(context.workdir) else "/"
+    cwd = program.workplace(context.workdir)
     timeout_s = _timeout_s()
     try:
         pid, out, err = program.start([*argv, nonce, json.dumps(families)], environ, timeout_s, cwd=cwd)

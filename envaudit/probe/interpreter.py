@@ -106,9 +106,10 @@ class Asked:
         self.said: Dict[int, bytearray] = {}
         self._why = ""
         self._pid = 0
-        cwd = workdir if os.path.isdir(workdir) else "/"
+        self._executable = own_executable()
         try:
-            argv = question(sys.executable)
+            argv = question(self._executable)
+            cwd = program.workplace(workdir)
             self._pid, out, err = program.start(argv, os.environ, TIMEOUT_S, cwd=cwd)
         except program.ProgramFailed as error:
             self._why = str(error)
@@ -142,12 +143,20 @@ class Asked:
             told["interpreter"] = parse(texts[0], os.environ)
         except ValueError as error:
             ended = child.how_it_ended(status) if status else str(error)
-            told["error"] = f"{sys.executable}: {self._why or (complaint[-1] if complaint else ended)}"
+            told["error"] = f"{self._executable}: {self._why or (complaint[-1] if complaint else ended)}"
         line = json.dumps(told).encode("ascii")
         if len(line) >= LIMIT_BYTES:
-            told = {"error": f"{sys.executable}: its description is {len(line)} bytes long"}
+            told = {"error": f"{self._executable}: its description is {len(line)} bytes long"}
             line = json.dumps(told).encode("ascii")
         return line + b"\n"
+
+
+def own_executable() -> str:
+    """The file of this Python; one that was started by its bare name without a PATH does not know it."""
+    try:
+        return sys.executable or os.readlink("/proc/self/exe")
+    except OSError:
+        return ""
 
 
 def check_trust(executable: str) -> None:

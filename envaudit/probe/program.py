@@ -119,6 +119,14 @@ def start(
     return pid, out_reading, err_reading
 
 
+def workplace(workdir: str) -> str:
+    """The folder to start a program in: `workdir`, or `/` where this user cannot stand in it.
+
+    Whoever became another user (`sudo -u` from root's home) may be in a folder that is not theirs.
+    """
+    return workdir if os.path.isdir(workdir) and os.access(workdir, os.X_OK) else "/"
+
+
 def find_program(name: str, environ: Mapping[str, str]) -> str:
     """The path of a program as the PATH of `environ` finds it.
 

@@ -56,7 +56,7 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
     asked = None
     context = subject.of_request(request, names)
     if context.live and not context.static:
-        interpreter.check_trust(sys.executable)
+        interpreter.check_trust(interpreter.own_executable())
         if not registry.ASK_NO_INTERPRETER.issuperset(names):
             asked = interpreter.Asked(context.workdir)
     _load_ahead(names)

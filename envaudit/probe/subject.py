@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import partial
 from typing import Any, Dict, Mapping, Sequence
 
 from envaudit.probe import Refused
 from envaudit.probe.context import Context
+from envaudit.probe.interpreter import own_executable
 
 # The machine's own prefixes: their programs and its Python are what an audit runs on.
 _SYSTEM = ("/", "/usr", "/usr/local")
@@ -44,7 +44,8 @@ def _prefix(request: Mapping[str, Any], names: Sequence[str]) -> str:
     if "deep" in names:
         raise Refused("section deep imports torch, and of a prefix nothing is executed.")
     prefix = check_prefix(str(request["prefix"]))
-    for own in (os.path.abspath(sys.executable), os.path.realpath(sys.executable)):
+    executable = own_executable()
+    for own in (os.path.abspath(executable), os.path.realpath(executable)):
         if own.startswith((f"{prefix}/", f"{os.path.realpath(prefix)}/")) and prefix not in _SYSTEM:
             raise Refused(
                 f"{own} belongs to {prefix}, of which nothing is to be executed. Name another Python "

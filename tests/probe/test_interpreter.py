@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from typing import Any, Dict
 
 import pytest
 
-from envaudit.probe import Refused, interpreter
+from envaudit.probe import Refused, interpreter, program
 from envaudit.probe.runner import probe
 from tests.conftest import PACKAGE_HOME
 
@@ -200,3 +201,28 @@ def test_probe_as_root_refuses_before_it_starts_anything(
     with pytest.raises(Refused):
         probe({"sections": ["limits"]})
     assert not ran.exists()
+
+
+def test_interpreter_that_is_found_without_a_path_describes_itself() -> None:
+    """Python knows its own file by PATH; the audit needs no such variable (`env -i`)."""
+    asked = (
+        f"import sys, json; sys.executable = ''; sys.path.insert(0, {str(PACKAGE_HOME)!r});"
+        "from envaudit.probe.runner import probe; print(json.dumps(probe({'sections': ['python']})))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-B", "-c", asked], check=True, timeout=60, capture_output=True, text=True
+    )
+    (row,) = json.loads(ran.stdout)["sections"]
+    assert ("ok", []) == (row["status"], row["errors"])
+
+
+@needs_root
+def test_program_starts_elsewhere_than_in_a_folder_where_its_user_may_not_stand(tmp_path: Path) -> None:
+    """`sudo -u` from root's home leaves a user in a folder that is not theirs."""
+    tmp_path.chmod(0o700)
+    assert str(tmp_path) == program.workplace(str(tmp_path))
+    pid = os.fork()
+    if not pid:
+        os.setuid(SOMEBODY)
+        os._exit(program.workplace(str(tmp_path)) != "/")
+    assert 0 == os.waitpid(pid, 0)[1]
