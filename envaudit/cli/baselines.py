@@ -84,7 +84,7 @@ def told_against_baseline(
         UsageError: `--new-only` without a baseline.
     """
     if not comparison.references:
-        if options.new_only:
+        if options.new_only and comparison.current:  # of no node that answered, nothing is old
             raise UsageError(
                 "--new-only needs a baseline",
                 next_step="Name one with --baseline good, or compare two times: node01@good node01.",

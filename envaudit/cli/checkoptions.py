@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from fnmatch import fnmatchcase
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Collection, Dict, List, NamedTuple, Tuple
 
 from envaudit.checks.collectives.items import DTYPES, OPS, CollectivePlan
 from envaudit.checks.collectives.layout import Limits
@@ -145,9 +145,11 @@ def asked_by(options: argparse.Namespace) -> CheckAsk:
     own, shared = _by_kind(patterns)
     parts = options.only or tuple(part for part in ALL_PARTS if part != MTU)
     kernel_parts = tuple(part for part in PARTS if part in parts)
+    _refuse_idle(set(own) - set(shared) if not kernel_parts else (), parts)
+    _refuse_idle(set(shared) - set(own) if COLLECTIVES not in parts else (), parts)
     requested = bool(options.only and COLLECTIVES in options.only) or bool(shared and not own)
     requested = requested or bool(options.nproc or options.nproc_per_node or options.sizes or options.dtypes)
-    return CheckAsk(
+    ask = CheckAsk(
         # Names of collectives alone ask for no kernel, and the other way round.
         kernels=bool(kernel_parts) and (bool(own) or not patterns),
         plan=Plan(
@@ -170,6 +172,12 @@ def asked_by(options: argparse.Namespace) -> CheckAsk:
         limits=Limits(**{field: float(getattr(options, name)) for name, (field, _) in _TIMES.items()}),
         local_ranks=options.nproc or options.nproc_per_node or 0,
     )
+    if not ask.sections:
+        raise UsageError(
+            f"--only {','.join(parts)} has no operation of --ops {','.join(patterns)}: nothing would be run",
+            next_step="Leave one of them out.",
+        )
+    return ask
 
 
 def _by_kind(patterns: Tuple[str, ...]) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
@@ -185,6 +193,16 @@ def _by_kind(patterns: Tuple[str, ...]) -> Tuple[Tuple[str, ...], Tuple[str, ...
         if not is_shared or any(fnmatchcase(family, first) for family in families):
             own.append(pattern)
     return tuple(own), tuple(shared)
+
+
+def _refuse_idle(patterns: Collection[str], parts: Tuple[str, ...]) -> None:
+    """Refuse names that no part of `--only` would look for: a run of nothing else would look well."""
+    if patterns:
+        raise UsageError(
+            f"no operation of {', '.join(parts)} is called so",
+            where=f"--ops {','.join(sorted(patterns))}",
+            next_step="Correct the name or --only; without --ops all operations are run.",
+        )
 
 
 def times_of(limits: Limits) -> Dict[str, int]:

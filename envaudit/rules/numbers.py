@@ -33,6 +33,10 @@ _BETWEEN = "copies/peer/"
 # What throttling is a fault of the machine: cooling and supply. A software power cap is a setting.
 _FAULTS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake", "sw_thermal_slowdown")
 
+# What a worker says that finds no torch begins so (`checks/worker.py`).
+_NO_TORCH = "torch is not installed"
+_NAME_TORCH = "Name the interpreter whose environment has torch with --python, or in envaudit.toml."
+
 Chosen = Callable[[CheckedCase], bool]
 
 
@@ -119,7 +123,8 @@ def not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found]:
         elif section_of(fingerprint) is not None and fingerprint.node not in told:
             without.setdefault("its answer tells of no device", []).append(fingerprint.node)
     for why, names in without.items():
-        yield Found("no kernel was run", tuple(names), SECTION, (why,))
+        hint = _NAME_TORCH if why.startswith(_NO_TORCH) else ""
+        yield Found("no kernel was run", tuple(names), SECTION, (why,), hint=hint)
     for (reason, cases), devices in not_run(evidence, of_kind=False).items():
         nodes, lines = _where(devices)
         yield Found(f"{_cases(cases)} not run: {reason}", nodes, SECTION, (", ".join(cases), *lines))

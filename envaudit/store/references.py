@@ -89,7 +89,8 @@ def _locate_tag(tags: str, nodes: Sequence[str], tag: str) -> Dict[str, str]:
         return {node: name for node, name in found.items() if name is not None}
     tagged = nodes_with(tags, tag)
     if not tagged:
-        known = tag_names(tags)
+        # A tag's folder is left, with nothing in it, where no node answered to be tagged.
+        known = [name for name in tag_names(tags) if nodes_with(tags, name)]
         raise UsageError(
             f"no tag '{tag}' in the store",
             why=os.path.dirname(tags),

@@ -130,6 +130,13 @@ def test_new_only_without_a_baseline_is_an_error_of_use(kept: Folder) -> None:
     assert (2, True) == (ended.code, "--new-only needs a baseline" in ended.err)
 
 
+def test_baseline_of_nodes_that_do_not_answer_is_a_baseline(kept: Folder) -> None:
+    """What is missing is the nodes: the option that is there is not asked for."""
+    kept.set_node("n1", script="exit 1")
+    ended = kept.ask("diff", "n1", "--baseline", "good", "--new-only")
+    assert (3, "", True) == (ended.code, ended.err, "EA901" in ended.out)
+
+
 def test_baseline_of_a_role_is_its_own_nodes_past(tmp_path: Path) -> None:
     """A head without a GPU is held against itself, not against the workers."""
     folder = Folder(tmp_path)

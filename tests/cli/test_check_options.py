@@ -52,6 +52,32 @@ def test_parts_and_operations_choose_what_runs(
     assert (kernels, collectives, requested) == (found.kernels, found.collectives, found.requested)
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--only", "collectives", "--ops", "no_such_thing"), "no_such_thing"),
+        (("--only", "collectives,mtu", "--ops", "all_reduce,gemm/*"), "gemm/*"),
+        (("--only", "kernels", "--ops", "all_reduce,barrier"), "all_reduce,barrier"),
+        (("--only", "mtu", "--ops", "gemm"), "gemm"),
+    ],
+)
+def test_operation_of_no_part_that_is_asked_for_is_refused(words: tuple[str, ...], named: str) -> None:
+    """Nothing would run, and a run of nothing would pass."""
+    with pytest.raises(UsageError) as caught:
+        ask(*words)
+    expected = f"--ops {named}: no operation of {words[1].replace(',', ', ')} is called so. Correct"
+    assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("only", "operation"), [("kernels", "all_reduce"), ("collectives", "gemm"), ("memory,copies", "barrier")]
+)
+def test_parts_without_any_of_the_operations_are_refused(only: str, operation: str) -> None:
+    """Nothing would be run, and that is no pass."""
+    with pytest.raises(UsageError, match=f"--only {only} has no operation of --ops {operation}"):
+        ask("--only", only, "--ops", operation)
+
+
 def test_mtu_alone_runs_nothing_else() -> None:
     """Either way of asking meets."""
     found = ask("--only", "mtu")

@@ -157,6 +157,7 @@ def test_node_without_torch_was_not_tested() -> None:
     node = fingerprint("node01", checks=section)
     (finding,) = findings(node)
     assert ("EA504", "no kernel was run") == (finding.rule, finding.message)
+    assert "--python" in finding.hint
 
 
 def test_minority_of_other_bits_is_named() -> None:

@@ -120,6 +120,14 @@ def test_unknown_reference_suggests_the_nearest(
     assert 2 == caught.value.exit_code
 
 
+def test_tag_that_no_node_got_is_not_suggested(store: Store) -> None:
+    """Where no node answered to be tagged, the tag's folder alone is there."""
+    keep(store, 1, nodes=[], tags=["good"])
+    keep(store, 2)
+    with pytest.raises(UsageError, match=r"no tag 'good' in the store .* It has no tags yet"):
+        store.resolve("node01", "good")
+
+
 @pytest.mark.parametrize(
     "reference",
     ["9", "2026", "2026-13-01", "2026-11-30T25:00", "0001-01-01", "9999-12-31", "2026-11-30T1:00", ""],
