@@ -44,6 +44,8 @@ _DIGEST_BYTES = 16
 _PART_CHARACTERS = 256 * 1024
 _MAX_PARTS = 256
 _MAX_SECTION_BYTES = 16 << 20
+# What one node may tell in all, as text and inflated: no node has a tenth of it.
+_MAX_NODE_BYTES = 2 * _MAX_SECTION_BYTES
 _TICK_S = 0.2
 _LEAVE_S = 3.0
 _RANK = re.compile(r"\d{1,7}\Z", re.ASCII)
@@ -140,6 +142,7 @@ class _Node:
         said: digest by section, None before it has said anything.
         asked: the sections that it was asked for and has not told.
         told: whole sections.
+        left_bytes: how much more it may tell.
         lost: why nothing more will come; None while it may.
     """
 
@@ -151,6 +154,7 @@ class _Node:
         self.asked: Set[str] = set()
         self.told: Dict[str, Section] = {}
         self.parts: Dict[str, Dict[int, str]] = {}
+        self.left_bytes = _MAX_NODE_BYTES
         self.lost: Optional[Missing] = None
 
 
@@ -246,11 +250,11 @@ class Gathering:
         """Take what nodes say; whether any of them said something that was waited for."""
         heard = False
         for event in events:
-            if event.kind in (ROAD, ""):
-                self._owing.discard(event.index)
-            if event.kind == ROAD:
+            if event.kind == ROAD and event.index in self._owing:
                 self.roads.update(_rows(event.body))
                 heard = True
+            if event.kind in (ROAD, ""):
+                self._owing.discard(event.index)
             node = self.nodes.get(event.index)
             if node is None or node.lost is not None:
                 continue
@@ -315,10 +319,17 @@ class Gathering:
         if name not in node.asked or node.said is None or not 0 <= number < of <= _MAX_PARTS:
             raise ValueError("a part that nobody asked for")
         parts = node.parts.setdefault(name, {})
+        if number in parts:
+            raise ValueError("a part for the second time")
         parts[number] = str(body["text"])
+        node.left_bytes -= len(parts[number])
+        if node.left_bytes <= 0:
+            raise ValueError(f"more than {_MAX_NODE_BYTES >> 20} MiB")
         if len(parts) < of:
             return
-        section = _inflated("".join(parts[place] for place in range(of)), f"{node.label}: {name}")
+        data = _inflated("".join(parts[place] for place in range(of)), node.left_bytes)
+        node.left_bytes -= len(data)
+        section = section_of_mapping(json.loads(data.decode("ascii")), f"{node.label}: {name}")
         del node.parts[name]
         node.asked.discard(name)
         if section.name != name or short_digest(section) != node.said[name]:
@@ -377,9 +388,9 @@ def _deflated(section: Section) -> List[str]:
     return [text[start : start + _PART_CHARACTERS] for start in range(0, len(text), _PART_CHARACTERS)]
 
 
-def _inflated(text: str, where: str) -> Section:
+def _inflated(text: str, limit_bytes: int) -> bytes:
     inflater = zlib.decompressobj()
-    data = inflater.decompress(base64.b64decode(text, validate=True), _MAX_SECTION_BYTES)
+    data = inflater.decompress(base64.b64decode(text, validate=True), min(limit_bytes, _MAX_SECTION_BYTES))
     if inflater.unconsumed_tail or not inflater.eof:
         raise ValueError(f"a section of more than {_MAX_SECTION_BYTES >> 20} MiB, or half of one")
-    return section_of_mapping(json.loads(data.decode("ascii")), where)
+    return data

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
@@ -425,6 +425,68 @@ def test_roads_that_are_none_are_left_out(rows: Any) -> None:
         first.send(gatemeeting.CHECKED, gatemeeting.said_of(_sections(), (), "2026-11-30T10:00:00Z"))
         gathering.gather(30, gatemeeting.CHECKED)
     assert {} == gathering.roads
+
+
+def test_process_that_tells_its_road_again_and_again_holds_nobody() -> None:
+    """It is heard once: whoever can reach a hub without a token could fill its memory, too."""
+    with two_at_a_hub(True, False) as (hub, _silent, talks):
+        gathering = Gathering(hub, _sections().values(), "1")
+        gathering.expect_roads()
+        with _saying(talks, gatemeeting.ROAD, lambda number: {"rows": {str(number): {}}}):
+            began = time.monotonic()
+            gathering.gather(1, gatemeeting.CHECKED)
+            took_s = time.monotonic() - began
+        _, missing = gathering.fingerprints()
+    assert ({"0": {}}, ["n0"]) == (gathering.roads, list(missing))
+    assert took_s < 4
+
+
+def test_node_that_tells_one_part_again_and_again_holds_nobody() -> None:
+    """A section has each of its parts once."""
+    with two_at_a_hub(False, True) as (hub, _first, talks):
+        gathering = Gathering(hub, (), "1")
+        talks.send(gatemeeting.READ, gatemeeting.said_of(_sections(), (), "2026-11-30T10:00:00Z"))
+        part = {"name": "gpu", "number": 0, "of": 2, "text": "x"}
+        with _saying(talks, gatemeeting.PART, lambda number: part):
+            began = time.monotonic()
+            gathering.gather(1)
+            took_s = time.monotonic() - began
+        _, missing = gathering.fingerprints()
+    assert "a part for the second time" in missing["n1"].why
+    assert took_s < 4
+
+
+def test_node_that_tells_more_than_a_node_has_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its sections is small enough; all of them together are not."""
+    monkeypatch.setattr(gatemeeting, "_MAX_NODE_BYTES", 20_000)
+    meeting = Meeting(_sections(), _sections(**dict.fromkeys(SECTION_SCHEMAS, "other")))
+    gathering = Gathering(meeting.hub, _sections().values(), "1")
+    gathering.gather(30)
+    _, missing = gathering.fingerprints()
+    let_leave(meeting.hub, 3, "")
+    meeting.close()
+    assert ["node1"] == list(missing)
+    assert "corrupt" == missing["node1"].kind
+
+
+@contextmanager
+def _saying(client: Client, kind: str, body_of: Callable[[int], Any]) -> Iterator[None]:
+    """Says something five times a second, for five seconds or until this is over."""
+    over = threading.Event()
+
+    def say() -> None:
+        for number in range(25):
+            client.send(kind, body_of(number))
+            if over.wait(0.2):
+                return
+
+    talking = threading.Thread(target=say)
+    talking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        talking.join()
 
 
 def test_node_that_is_not_heard_at_all_is_given_up_long_before_its_time() -> None:

@@ -254,3 +254,14 @@ def test_words_that_are_for_somebody_else_are_kept_for_him(pair: Pair) -> None:
     pair.go_on(4)
     pair.thread.join(5)
     assert (1, "gate.facts") in pair.others
+
+
+def test_member_that_talks_to_somebody_else_without_end_fills_no_memory(pair: Pair) -> None:
+    """A few words are kept, and that it has left."""
+    for number in range(200):
+        pair.clients[1].send("gate.facts", {"number": number})
+    pair.here(0)
+    pair.clients[1].send("col.here", None)
+    pair.go_on(4)
+    pair.thread.join(5)
+    assert 1 <= pair.others.count((1, "gate.facts")) <= 16
