@@ -47,6 +47,7 @@ LAUNCH = Start(
         # Which interface and HCA NCCL_SOCKET_IFNAME and its like name, and the GID that follows.
         ("network", "selection"),
         # PYTHONUTF8, PYTHONUNBUFFERED and a locale of C set flags; PYTHONPATH adds folders.
+        ("python", "customized"),
         ("python", "flags"),
         ("python", "path_outside_prefix"),
         ("storage", "hf_home"),
@@ -84,6 +85,7 @@ STATIC = Start(
     said=("python", "started"),
     paths=(
         ("libraries",),
+        ("python", "customized"),
         ("python", "flags"),
         ("python", "path_outside_prefix"),
         ("python", "user_site"),

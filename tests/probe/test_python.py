@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Callable
 
 import pytest
@@ -39,6 +40,23 @@ def test_users_own_site_is_told_without_the_user(make_node: MakeNode) -> None:
     )
     expected = {"folder": "$HOME/.local/lib/python3.11/site-packages", "enabled": True, "exists": False}
     assert expected == answer.facts["user_site"]
+
+
+def test_what_runs_at_every_start_is_a_fact(make_node: MakeNode) -> None:
+    """The first sitecustomize on the path counts; the user's only where the user's site is in use."""
+    files = {
+        "/opt/b/sitecustomize.py": "import os\n",
+        "/env/lib/sitecustomize.py": "import sys\n",
+        "/env/lib/usercustomize/__init__.py": "",
+    }
+    told = {"path": ["", "lib", "/opt/b", "/env/lib"]}
+    node = make_node(files, interpreter={"version": "3.11.8", "executable": "x", "prefix": "/env", **told})
+    own = hashlib.sha256(b"import os\n").hexdigest()
+    assert {"sitecustomize": own} == python.read(node).facts["customized"]
+    node = make_node(interpreter={**node.interpreter, "user_site_enabled": True})
+    users = hashlib.sha256(b"").hexdigest()
+    assert {"sitecustomize": own, "usercustomize": users} == python.read(node).facts["customized"]
+    assert "customized" not in read(make_node, path=["/nowhere"]).facts
 
 
 def test_flags_are_facts(make_node: MakeNode) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.hostname import host_names
@@ -22,6 +23,8 @@ _TEXTS = (
     "soabi",
     "platform",
 )
+# More of a sitecustomize than anybody writes.
+_CUSTOM_BYTES = 1 << 20
 _INTERPRETER = re.compile(r"(?:python|pypy)(?:3(?:\.\d+)?t?)?\Z")
 
 
@@ -56,6 +59,9 @@ def read(context: Context) -> Answer:
     )
     path = [entry for entry in told.get("path", []) if entry]
     facts["path_outside_prefix"] = [put(entry) for entry in path if not f"{entry}/".startswith(inside)]
+    customized = _customized(context, told)
+    if customized:
+        facts["customized"] = customized
     missing = [key for key in ("version", "executable", "prefix", "path") if not told.get(key)]
     errors = [f"the interpreter did not say its {key}" for key in missing]
     if context.static and not startable:
@@ -64,6 +70,23 @@ def read(context: Context) -> Answer:
     if context.static:
         notes["not_examined"] = {"flags, user's site folder, PYTHONPATH": "the interpreter is not started"}
     return Answer("partial" if errors else "ok", facts, notes, errors)
+
+
+def _customized(context: Context, told: Mapping[str, Any]) -> Dict[str, str]:
+    """Digests of what runs at every start: the first sitecustomize, and the user's, on the path."""
+    names = ["sitecustomize"] + ["usercustomize"] * bool(told.get("user_site_enabled"))
+    found: Dict[str, str] = {}
+    for folder in told.get("path", []):
+        for name in names:
+            for file in (f"{name}/__init__.py", f"{name}.py"):
+                if name in found or not os.path.isabs(folder):
+                    continue
+                try:
+                    text = context.read_head(os.path.join(folder, file), _CUSTOM_BYTES)
+                except OSError:
+                    continue
+                found[name] = hashlib.sha256(text).hexdigest()
+    return found
 
 
 def _startable(context: Context, prefix: str) -> Optional[bool]:
