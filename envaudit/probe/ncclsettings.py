@@ -35,6 +35,8 @@ def in_effect(context: Context) -> Tuple[Dict[str, Tuple[str, str]], List[str], 
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
+            if isinstance(error, PermissionError) and origin == "~/.nccl.conf":
+                continue  # a home that is not this user's, whose NCCL does not get in either
             errors.append(f"{path}: {error.strerror}")
             continue
         read_files.append(origin)

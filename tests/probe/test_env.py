@@ -113,6 +113,12 @@ def test_nccl_setting_of_the_environment_wins(make_node: MakeNode) -> None:
     assert ["~/.nccl.conf", "/etc/nccl.conf"] == answer.notes["nccl_files"]
 
 
+def test_home_of_somebody_else_holds_no_settings(make_node: MakeNode) -> None:
+    """A container with a random user keeps HOME=/root; NCCL of that user reads nothing there either."""
+    answer = env.read(make_node(environ={"HOME": "/root"}, denied=["/root"]))
+    assert ("ok", {}) == (answer.status, answer.facts["nccl"])
+
+
 def test_nccl_conf_file_replaces_the_users_own(make_node: MakeNode) -> None:
     """With NCCL_CONF_FILE set NCCL does not look at ~/.nccl.conf."""
     files: Dict[str, str | bytes] = {
