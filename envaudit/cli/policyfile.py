@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envaudit.cli import references
@@ -28,6 +28,8 @@ _EVIDENCE = "missing evidence is never a pass; leave the node or the section out
 _EXPIRED = "EA910"
 # Of a threshold: bytes of more memory than any node has, and as nanoseconds still a number.
 _MOST = 10**15
+# That a policy may name, in all waivers and in all roles; each is a text in memory.
+_MOST_NODES = 1_000_000
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\Z")
 
 
@@ -149,6 +151,7 @@ def _paths(table: Mapping[str, Any]) -> Iterator[Complaint]:
 
 def _waivers(rows: Sequence[Any]) -> Iterator[Complaint]:
     known = {rule.id: rule for rule in all_rules()}
+    named = 0
     for place, row in enumerate(rows):
         key = f"waivers[{place}]"
         if not isinstance(row, dict):
@@ -174,7 +177,10 @@ def _waivers(rows: Sequence[Any]) -> Iterator[Complaint]:
         if isinstance(row.get("path"), str):
             yield from _bad_pattern(f"{key}.path", row["path"])
         if isinstance(row.get("nodes"), str):
-            yield from _bad_nodes(f"{key}.nodes", row["nodes"])
+            named += len((yield from _nodes_of(f"{key}.nodes", row["nodes"])))
+            if named > _MOST_NODES:
+                yield _too_many(f"{key}.nodes")
+                return
         if "expires" in row and day_of(row["expires"]) is None:
             yield Complaint(
                 f"{key}.expires", f"expected a day such as 2027-01-31, got {str(row['expires'])!r}"
@@ -197,11 +203,12 @@ def _roles(table: Mapping[str, Any]) -> Iterator[Complaint]:
         if not isinstance(hosts, str) or not hosts.strip():
             yield Complaint(f"{key}.hosts", f"expected a node set, got {hosts!r}")
             continue
-        bad = list(_bad_nodes(f"{key}.hosts", hosts))
-        yield from bad
-        for node in () if bad else references.expand(hosts):
+        for node in (yield from _nodes_of(f"{key}.hosts", hosts)):
             if first.setdefault(node, role) != role:
                 yield Complaint(f"{key}.hosts", f"{node} is in roles.{first[node]} already")
+        if len(first) > _MOST_NODES:
+            yield _too_many(f"{key}.hosts")
+            return
 
 
 def _gate(gate: Mapping[str, Any]) -> list[Complaint]:
@@ -239,12 +246,20 @@ def _bad_pattern(key: str, text: str) -> Iterator[Complaint]:
         yield Complaint(key, error.what)
 
 
-def _bad_nodes(key: str, text: str) -> Iterator[Complaint]:
+def _nodes_of(key: str, text: str) -> Generator[Complaint, None, Sequence[str]]:
+    """The nodes of a node set, and what is wrong with it."""
+    nodes: Sequence[str] = ()
     try:
-        if not references.expand(text):
+        nodes = references.expand(text)
+        if not nodes:
             yield Complaint(key, f"{text!r} names no node")
     except EnvauditError as error:
         yield Complaint(key, error.what)
+    return nodes
+
+
+def _too_many(key: str) -> Complaint:
+    return Complaint(key, f"with those before it names more than {_MOST_NODES} nodes")
 
 
 def _waiver(row: Mapping[str, Any], where: str) -> Waiver:

@@ -149,6 +149,25 @@ def test_node_in_two_roles_is_refused(tmp_path: Path) -> None:
     assert ["roles.b.hosts: n3 is in roles.a already"] == faults(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("rows", "key"),
+    [
+        (
+            '[[waivers]]\nrule="EA216"\nreason="r"\nowner="o"\nexpires=2027-01-31\nnodes="n[1-4]"\n',
+            "waivers[1].nodes",
+        ),
+        ('[roles.r{}]\nhosts="n{}[1-4]"\n', "roles.r1.hosts"),
+    ],
+)
+def test_policy_of_more_nodes_than_fit_into_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: str, key: str
+) -> None:
+    """Each of its node sets is small enough; what a repository says must not fill a controller."""
+    monkeypatch.setattr(policyfile, "_MOST_NODES", 6)
+    text = "".join(rows.format(place, place) for place in range(200))
+    assert [f"{key}: with those before it names more than 6 nodes"] == faults(tmp_path, text)
+
+
 def test_waiver_of_an_expired_waiver_is_refused(tmp_path: Path) -> None:
     """The next one would hide that the last one is over."""
     row = "[[waivers]]\nrule = 'EA910'\nreason = 'r'\nowner = 'o'\nexpires = 2027-01-31"
