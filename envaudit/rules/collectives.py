@@ -115,12 +115,10 @@ def mismatch(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def _is_told_by_comparison(found: Mismatch, evidence: Evidence, policy: Policy) -> bool:
     """Whether a rule about that difference between nodes speaks in this run too, and as loud."""
     loud = ("error",) if found.severity == "error" else ("error", "warning", "info")
-    with_lock = [word for taken in evidence.taken_by_lock.values() for word in taken.words]
+    with_lock = {rule_id for taken in evidence.taken_by_lock.values() for rule_id, _claim in taken.claims}
     for rule_id in _TOLD_BY.get(found.what, ()):
         waived = any(waiver.rule == rule_id for waiver in policy.waivers)
-        speaks = bool(evidence.claims.get(rule_id)) or any(
-            word.endswith(f"({rule_id})") for word in with_lock
-        )
+        speaks = bool(evidence.claims.get(rule_id)) or rule_id in with_lock
         if speaks and not waived and policy.level_of(rule_id, found.severity) in loud:
             return True
     return False

@@ -245,7 +245,8 @@ def _with_what_follows(found: Found, evidence: Evidence) -> Found:
     packages = dict.fromkeys(package_of(drift.path) for drift in found.drifts)
     taken = [evidence.taken_by_lock.get(package, NOTHING) for package in packages]
     words = tuple(dict.fromkeys(f"and so {word}" for each in taken for word in each.words))
-    following = tuple(drift for each in taken for drift in each.drifts)
+    claims = [claim for each in taken for _rule_id, claim in each.claims]
+    following = tuple(drift for claim in claims for drift in (*claim.drifts, *claim.following))
     return found._replace(evidence=(*found.evidence, *words), following=following)
 
 

@@ -46,14 +46,16 @@ def mapping(value: object) -> Facts:
 def told_between_nodes(evidence: Evidence, policy: Policy, rule_id: str, path: str) -> FrozenSet[str]:
     """The nodes of which a rule about differences speaks because of `path`, or of what is below it.
 
-    That another node has it right is the better finding: one cause, one finding. Where a policy or
-    a waiver quiets that rule, nothing counts as told.
+    That another node has it right is the better finding: one cause, one finding; so is that a lock says
+    which is right. Where a policy or a waiver quiets that rule, nothing counts as told.
     """
     if policy.quiets(rule_id):
         return frozenset()
+    with_lock = [pair for taken in evidence.taken_by_lock.values() for pair in taken.claims]
+    claims = (*evidence.claims.get(rule_id, ()), *(claim for name, claim in with_lock if name == rule_id))
     return frozenset(
         node
-        for claim in evidence.claims.get(rule_id, ())
+        for claim in claims
         if any(drift.path == path or drift.path.startswith(f"{path}/") for drift in claim.drifts)
         for node in claim.nodes
     )

@@ -113,11 +113,11 @@ class TakenByLock(NamedTuple):
     """What a lock's finding about a package takes along.
 
     Attributes:
-        drifts: between the nodes.
-        words: the rules that would have spoken of them, `NCCL differs (EA214)`.
+        claims: what other rules would have spoken of, by their ids, on the nodes that are not as locked.
+        words: those rules, `NCCL differs (EA214)`.
     """
 
-    drifts: Tuple[Drift, ...] = ()
+    claims: Tuple[Tuple[str, Claim], ...] = ()
     words: Tuple[str, ...] = ()
 
 

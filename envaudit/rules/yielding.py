@@ -64,7 +64,8 @@ def yield_to_lock(
                 continue
             before = taken.get(package, NOTHING)
             words = f"{titles.get(rule_id, 'differs')} ({rule_id})"
-            taken[package] = TakenByLock((*before.drifts, *_all(claim)), (*before.words, words))
+            own = (rule_id, claim._replace(nodes=tuple(sorted(told[package]))))
+            taken[package] = TakenByLock((*before.claims, own), (*before.words, words))
         if left:
             kept[rule_id] = tuple(left)
     return kept, taken

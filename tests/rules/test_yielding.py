@@ -10,6 +10,7 @@ from envaudit.model import Drift, Finding
 from envaudit.model.drift import Group
 from envaudit.rules import Evidence, Policy, judge
 from envaudit.rules.policy import Waiver
+from tests.diff.nodes import fingerprint
 
 OTHERS, ODD = ("node01", "node02"), "node03"
 WHEEL = "packages/distributions/nvidia-nccl-cu13"
@@ -48,6 +49,20 @@ def test_other_nccl_than_the_locks_is_one_finding_and_says_what_follows() -> Non
     assert ("EA202", "error", (ODD,)) == (found.rule, found.severity, found.nodes)
     assert "and so NCCL differs (EA214)" in found.evidence
     assert set(NCCL) == set(found.following)
+
+
+def test_nccl_that_is_not_as_locked_and_too_old_for_torch_is_one_finding() -> None:
+    """As where no lock is; where the others are the ones that are not as locked, it is two causes."""
+    row = {"version": "2.26.2", "origin": "wheel", "path": "{site}/nvidia/nccl/lib/libnccl.so.2"}
+    libraries = {"nccl": row, "torch": {"built_with": {"nccl": "2.27.7"}}}
+    odd = fingerprint(ODD, libraries=libraries)
+    assert ["EA232"] == rules(judge(Evidence((odd,), sections=("libraries",), comparing=False)))
+    found = judge(Evidence((odd,), drifts=(LOCKED, *NCCL), sections=("libraries",), comparing=False))
+    assert ["EA202"] == rules(found)
+    drifts = (against_lock(f"{WHEEL}/version", OTHERS), *NCCL)
+    assert ["EA202", "EA232"] == rules(
+        judge(Evidence((odd,), drifts=drifts, sections=("libraries",), comparing=False))
+    )
 
 
 def test_other_nccl_without_a_lock_is_told_between_the_nodes() -> None:
