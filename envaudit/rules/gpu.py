@@ -6,6 +6,7 @@ from typing import Iterator, Sequence
 
 from envaudit.model.drift import Drift, split_path
 from envaudit.rules.cards import HEALTH, MIG_CASE, word_of
+from envaudit.rules.claiming import has_two_values
 from envaudit.rules.gpuhealth import fallen
 from envaudit.rules.pernode import facts_of
 from envaudit.rules.policy import Policy
@@ -61,12 +62,21 @@ def count_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     how_to_fix="Launch on nodes of one model, or give each model a role of its own: [roles.NAME] hosts.",
 )
 def model_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
-    """What a card of another model is set to otherwise follows from it."""
+    """What a card of another model is set to otherwise follows from it; a node without a card has none."""
+    if not any(map(has_two_values, claim.drifts)) and _is_told_by_count(claim, policy):
+        return
     products = tuple(drift for drift in claim.drifts if drift.path == "gpu/each/product")
     if products:
         others = tuple(drift for drift in claim.drifts if drift not in products)
         claim = claim._replace(drifts=products, following=(*others, *claim.following))
     yield claim.found("GPU model differs")
+
+
+def _is_told_by_count(claim: Claim, policy: Policy) -> bool:
+    """Whether EA300 tells of these nodes that they have another number of GPUs."""
+    counted = [drift for drift in claim.evidence.drifts if drift.path in _COUNTS]
+    told = [drift for drift in counted if policy.level_of_path(drift.path) is None]
+    return not policy.quiets("EA300") and any(set(drift.outliers).issuperset(claim.nodes) for drift in told)
 
 
 @difference(

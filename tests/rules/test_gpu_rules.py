@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, List
 
 import pytest
@@ -10,6 +11,8 @@ from envaudit.rules import Policy
 from tests.diff.nodes import fingerprint
 from tests.rules.gpunodes import Fakes, brief, found, words
 
+# What the bus of the fixtures, where all cards are, says of a card that the driver has lost.
+BUS = ("EA310",)
 A100 = {"product": "NVIDIA A100-SXM4-80GB", "compute_capability": "8.0", "memory_bytes": 85899345920}
 
 
@@ -37,6 +40,17 @@ def test_gpu_count_that_differs_is_an_error_with_both_numbers(fakes: Fakes) -> N
     (finding,) = found(nodes)
     assert ("EA300", "error", ("c",), "GPU count differs") == (*brief([finding])[0], finding.message)
     assert [2, 1] == [group.value for group in finding.drifts[0].groups]
+
+
+def test_node_whose_driver_counts_no_gpu_has_no_other_model(fakes: Fakes) -> None:
+    """All cards are gone: that they are no cards of the others' model is not another fault."""
+    bare = fakes.node("c", system={"count": 0})
+    gpu = bare.sections["gpu"]
+    without = replace(gpu, facts={**gpu.facts, "each": {}, "devices": {}})
+    nodes = [*fakes.nodes(["a", "b"]), replace(bare, sections={**bare.sections, "gpu": without})]
+    assert [("EA300", "error", ("c",))] == brief(found(nodes, beside=BUS))
+    silenced = Policy(levels={"EA300": "off"})
+    assert [("EA301", "error", ("c",))] == brief(found(nodes, silenced, beside=BUS))
 
 
 def test_gpu_count_of_a_node_whose_card_fell_off_says_so(fakes: Fakes) -> None:
