@@ -66,6 +66,7 @@ ENTRIES: Sequence[Entry] = (
     Entry("env/**", EXACTLY, "warning", "What is started there is told otherwise."),
     Entry("gpu/inventory/**", NOT_AT_ALL, "info", _OF_EACH),
     Entry("gpu/module", NOT_AT_ALL, "info", _OF_EACH),
+    Entry("gpu/nvml", NOT_AT_ALL, "info", _OF_EACH),
     Entry("gpu/uvm", NOT_AT_ALL, "info", _OF_EACH),
     Entry("gpu/fabric_manager/switches", EXACTLY, "warning", "A switch is missing, or its driver."),
     Entry("gpu/fabric_manager/**", NOT_AT_ALL, "info", _OF_EACH),

@@ -138,6 +138,13 @@ def test_module_of_another_version_than_the_library_is_an_error_and_not_no_gpu(f
     assert finding.hint.startswith("Reboot, or reload the module")
 
 
+def test_module_of_another_version_on_one_node_is_that_finding_alone(fakes: Fakes) -> None:
+    """The library's version beside the others' says nothing more."""
+    odd = fakes.node("c", system={"init": 18, "nvml": "12.550.90.07", "errors": ["NVML: 18"]})
+    findings = found([*fakes.nodes(["a", "b"]), odd], beside=[])
+    assert [("EA334", "error", ("c",))] == brief(findings)
+
+
 def test_libcuda_of_another_version_than_the_module_is_an_error_unless_it_is_compat() -> None:
     """cuda-compat is meant to be another."""
     findings = found([node(libcuda="550.90.07")])
