@@ -1,7 +1,7 @@
 """A worker process on three pipes: lines of JSON from it, the last of what it complained of, its sure end.
 
-Standard library only. The process prints one JSON object a line on standard output; what a start-up file
-of its environment prints before the first of them counts as complaint, like standard error.
+Standard library only. The process prints a greeting and then one JSON object a line on standard output; what
+a start-up file of its environment prints before that counts as complaint, like standard error.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import signal
 import subprocess
 import time
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+
+# A worker's first line, on a line of its own whatever was printed before: start-up files may print JSON, too.
+GREETING = b'{"from": "envaudit worker"}'
 
 _READ_BYTES = 1 << 16
 LINE_LIMIT_BYTES = 1 << 20
@@ -110,11 +113,11 @@ class Piped:
         while b"\n" in self._said:
             line, _, rest = bytes(self._said).partition(b"\n")
             self._said = bytearray(rest)
-            if not self._spoke and not line.startswith(b"{"):
-                # What a sitecustomize of the environment prints before the worker has the pipe for itself.
-                self.complain(line + b"\n")
+            if not self._spoke:
+                self._spoke = line == GREETING
+                if line and not self._spoke:
+                    self.complain(line + b"\n")
                 continue
-            self._spoke = True
             try:
                 said = json.loads(line.decode("ascii"))
             except ValueError:

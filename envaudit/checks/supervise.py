@@ -24,6 +24,8 @@ from envaudit.checks.plan import Plan
 _TICK_S = 0.2
 # A worker whose last heartbeat is older than this is stopped or starved, not busy.
 _SILENT_S = 2.0
+# A process that is gone and said nothing for so long has said all: its pipe has no end to tell it.
+_HELD_OPEN_S = 0.5
 # What is kept of the budget for ending workers and for telling.
 _ENDING_S = 0.3
 
@@ -190,7 +192,9 @@ class _Watch:
                     self._take(worker, said)
                 except (ValueError, KeyError, TypeError, AttributeError):
                     raise NotItsLines("its worker said something else than its results") from None
-                if worker not in self._workers:
+                if worker.through:
+                    # It leaves, and something of its environment may hold its pipes open.
+                    self._stop(worker)
                     return
         except NotItsLines as error:
             self._stop(worker)
@@ -263,6 +267,10 @@ class _Watch:
         now = time.monotonic()
         limit_s = self._plan.case_limit_s
         for worker in list(self._workers):
+            if now - worker.heard_at > _HELD_OPEN_S and worker.process.poll() is not None:
+                # Something that a start-up file of its environment has started holds its pipes open.
+                self._ended(worker)
+                continue
             if worker.begun_at is None or worker.waits or now - worker.begun_at < limit_s:
                 continue
             silent = now - worker.heard_at > _SILENT_S

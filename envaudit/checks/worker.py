@@ -1,7 +1,7 @@
 """The process that runs the cases of one device: torch is imported once, and every step is told.
 
-It reads one line of JSON from standard input and writes lines of JSON (`checks/supervise.py` reads
-them):
+It reads one line of JSON from standard input and writes lines of JSON behind a greeting
+(`checks/supervise.py` reads them):
 
     {"device": {...}}          what torch says of the device, and of itself
     {"surplus": 8}             torch has only so many devices: this one is none of them
@@ -32,6 +32,7 @@ from envaudit.checks import operations, readiness, registry
 from envaudit.checks.device import CPU, DeviceFacts, facts_of
 from envaudit.checks.operations import Case
 from envaudit.checks.outcome import ERROR, NOT_RUN, Outcome
+from envaudit.checks.piped import GREETING
 from envaudit.checks.plan import BETWEEN_DEVICES, Plan
 from envaudit.checks.trial import Effort, attempt
 
@@ -69,8 +70,9 @@ def main() -> None:
 
 
 def speaker(out: int) -> Say:
-    """What writes whole lines of JSON to a descriptor, from any thread."""
+    """What writes whole lines of JSON to a descriptor, from any thread; they begin now."""
     whole = threading.Lock()
+    os.write(out, b"\n" + GREETING + b"\n")
 
     def say(what: Mapping[str, Any]) -> None:
         line = memoryview(json.dumps(what, ensure_ascii=True).encode("ascii") + b"\n")

@@ -15,12 +15,14 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from envaudit.checks.outcome import ERROR, NOT_RUN, OK, TIMEOUT
+from envaudit.checks.piped import GREETING
 from envaudit.checks.plan import Plan
 from envaudit.checks.supervise import DeviceRun, Started, supervise
 
 Supervise = Callable[..., List[DeviceRun]]
 
 # What every scripted worker begins with: `task` is what it is asked, `say` writes a line, `ok` an outcome.
+# Then it greets.
 _PRELUDE = """\
 import ctypes, json, os, signal, sys, time
 # What the boot text of a real worker does first: sys.argv is -B -c BOOT MODULE PLACE PARENT SECONDS.
@@ -43,6 +45,7 @@ def cases():
     say(cases=[[name, "fp32", "1"] for name in names])
 left = [name for name in names if name not in task["skip"]]
 """
+_GREET = f"sys.stdout.write({(chr(10) + GREETING.decode() + chr(10))!r}); sys.stdout.flush()\n"
 
 # A worker to which something happens in its second case.
 _IN_CASE_B = """\
@@ -59,9 +62,11 @@ say(end=True)
 def scripted(tmp_path: Path) -> Supervise:
     """Runs the supervisor with an interpreter that is a script."""
 
-    def run(script: str, gpus: int = 0, busy: Dict[int, str] | None = None, **plan: Any) -> List[DeviceRun]:
+    def run(
+        script: str, gpus: int = 0, busy: Dict[int, str] | None = None, before: str = "", **plan: Any
+    ) -> List[DeviceRun]:
         path = tmp_path / "interpreter"
-        path.write_text(f"#!{sys.executable} -I\n{_PRELUDE}{script}\n")
+        path.write_text(f"#!{sys.executable} -I\n{_PRELUDE}{before}\n{_GREET}{script}\n")
         path.chmod(0o755)
         started = Started(str(path), dict(os.environ), str(tmp_path), gpus, busy or {})
         return supervise(started, Plan(**{"budget_s": 20, **plan}))
@@ -74,14 +79,20 @@ def statuses(run: DeviceRun) -> Dict[str, str]:
     return {name: outcome.status for name, outcome in run.outcomes.items()}
 
 
-def test_what_an_environment_prints_before_the_worker_speaks_is_no_result(scripted: Supervise) -> None:
-    """A line of its sitecustomize, and one that has no end."""
-    script = (
-        "print('modules loaded'); print('ready', end='')\n"
-        "say(heartbeat=1); device(); cases()\nfor name in left: ok(name)\nsay(end=True)"
-    )
-    (run,) = scripted(script)
-    assert {"a": OK, "b": OK, "c": OK} == statuses(run)
+@pytest.mark.parametrize(
+    "before",
+    [
+        "print('modules loaded'); print('ready', end='')",
+        """print('{"level": "info", "message": "loaded"}')""",
+        """print('{"end": true}'); print('{"device": {}}', end='')""",
+    ],
+)
+def test_what_an_environment_prints_before_the_worker_speaks_is_no_result(
+    scripted: Supervise, before: str
+) -> None:
+    """Lines of its sitecustomize, a log in JSON among them, and one that has no end."""
+    (run,) = scripted("device(); cases()\nfor name in left: ok(name)\nsay(end=True)", before=before)
+    assert ("cpu", {"a": OK, "b": OK, "c": OK}) == (run.facts["name"], statuses(run))
 
 
 def test_case_that_a_worker_leaves_out_is_not_run(scripted: Supervise) -> None:
@@ -114,6 +125,23 @@ def test_worker_that_ends_in_a_case_costs_that_case_alone(scripted: Supervise, a
     (run,) = scripted(_IN_CASE_B.format(act=act))
     assert {"a": OK, "b": ERROR, "c": OK} == statuses(run)
     assert words in run.outcomes["b"].reason
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"), [("say(end=True); time.sleep(9)", OK), ("os.kill(os.getpid(), 9)", ERROR)]
+)
+def test_worker_whose_child_holds_its_pipes_is_waited_for_no_longer(
+    scripted: Supervise, ending: str, status: str
+) -> None:
+    """A start-up file has forked: no pipe tells the end of what came to its end, or was killed."""
+    began = time.monotonic()
+    (run,) = scripted(
+        "device(); names = ['a']; cases()\nif left: say(begin='a')\n"
+        f"if {status!r} == 'ok': ok('a')\n{ending}",
+        before="if not os.fork(): time.sleep(9); os._exit(0)",
+        budget_s=8,
+    )
+    assert ({"a": status}, True) == (statuses(run), time.monotonic() - began < 5)
 
 
 def test_case_that_hangs_is_a_timeout_and_the_rest_goes_on(scripted: Supervise) -> None:

@@ -17,7 +17,7 @@ from envaudit.checks.collectives.calls import LIST, TENSOR
 from envaudit.checks.collectives.ending import OTHER_CALLS
 from envaudit.checks.collectives.items import Item
 from envaudit.checks.collectives.reference import torch_dtype
-from envaudit.checks.readiness import last_line
+from envaudit.checks.readiness import Unusable, last_line
 
 _COUNT = 3
 _KEY = "envaudit/able"
@@ -39,9 +39,16 @@ class Abilities:
         """Make the group of one.
 
         Raises:
+            Unusable: torch is built without it.
             RuntimeError: and others, when the backend cannot be had on this device.
         """
+        import torch
         import torch.distributed as dist
+
+        group = {"nccl": "ProcessGroupNCCL"}.get(backend, "ProcessGroupGloo")
+        lacks = "torch.distributed" if not dist.is_available() else "" if hasattr(dist, group) else backend
+        if lacks:
+            raise Unusable(f"torch {torch.__version__} is built without {lacks}")
 
         self.forms: Dict[str, str] = {}
         self.reasons: Dict[Tuple[str, str, str], str] = {}

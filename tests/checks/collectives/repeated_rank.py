@@ -17,15 +17,13 @@ from envaudit.checks.collectives import rank as ranks
 from envaudit.checks.collectives.abilities import Abilities
 from envaudit.checks.collectives.calls import Scene
 from envaudit.checks.collectives.items import items
-from envaudit.checks.worker import speaker
 from tests.checks.collectives.faults import Armed, Fault
 
 
 def main() -> None:
     """Answer tasks until standard input ends."""
-    out = os.dup(1)
+    out = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
-    say = speaker(out)
     warnings.simplefilter("ignore")
     import torch
     import torch.distributed as dist
@@ -37,9 +35,11 @@ def main() -> None:
     for line in sys.stdin:
         row = json.loads(line)
         try:
-            say(_answer(row, store, abilities))
+            answer = _answer(row, store, abilities)
         except Exception as error:
-            say({"error": f"{type(error).__name__}: {error}"})
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        out.write(json.dumps(answer) + "\n")
+        out.flush()
     os._exit(0)
 
 

@@ -14,6 +14,7 @@ import pytest
 from envaudit.checks.collectives.items import CollectivePlan, items
 from envaudit.checks.collectives.naming import name_culprits
 from envaudit.checks.collectives.rank import Task
+from envaudit.checks.readiness import Unusable
 from envaudit.checks.worker import CONTEXT_LOST
 from tests.checks.collectives.launching import run_ranks
 
@@ -144,6 +145,24 @@ def test_rank_that_takes_other_calls_than_rank_0_goes_no_further() -> None:
     refused = {item.name: item.not_run for item in here.judged(wanted) if item.not_run}
     assert refused
     assert all("e4m3" in name and "does not take it" in reason for name, reason in refused.items())
+
+
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [
+        ("torch.distributed.ProcessGroupGloo", "is built without gloo"),
+        ("torch._C._c10d_init", "is built without torch.distributed"),
+    ],
+)
+def test_torch_that_is_built_without_its_backend_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, lacks: str, said: str
+) -> None:
+    """No attribute error, of which nobody reads what is to be done."""
+    from envaudit.checks.collectives.abilities import Abilities
+
+    monkeypatch.delattr(lacks)
+    with pytest.raises(Unusable, match=said):
+        Abilities("gloo", "cpu", 10)
 
 
 @pytest.mark.parametrize(

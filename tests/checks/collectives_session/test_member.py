@@ -12,6 +12,7 @@ import pytest
 
 from envaudit.checks.collectives.layout import Layout, Limits
 from envaudit.checks.collectives.member import Member
+from envaudit.checks.piped import GREETING
 from envaudit.checks.supervise import Started
 from envaudit.control.client import connect
 from envaudit.control.hub import Hub
@@ -88,7 +89,7 @@ def test_worker_that_says_what_none_says_is_gone_and_its_supervisor_goes_on(
     tmp_path: Path, said: str, told: str
 ) -> None:
     """It is the worker that is named: its line would be refused at the hub, or break the connection."""
-    (tmp_path / "said").write_text(said + "\n")
+    (tmp_path / "said").write_text(f"{GREETING.decode()}\n{said}\n")
     worker = tmp_path / "python"
     worker.write_text(f"#!/bin/sh\ncat {tmp_path}/said\nexec sleep 5\n")
     worker.chmod(0o755)
