@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 from envaudit.model.checked import CheckedDevice, checked_devices, map_in, section_of, text_in
 from envaudit.rules.registry import Evidence
@@ -24,17 +24,33 @@ def not_run(evidence: Evidence, *, of_kind: bool) -> Dict[Tuple[str, Tuple[str, 
     """The devices on which some cases did not run for a reason."""
     found: Dict[Tuple[str, Tuple[str, ...]], List[CheckedDevice]] = {}
     said = {one.node: section_of(one) for one in evidence.fingerprints}
-    for device in checked_devices(evidence.fingerprints):
+    devices = checked_devices(evidence.fingerprints)
+    usual = _reasons(devices)
+    for device in devices:
         section = said[device.node]
         usable = text_in(section.facts, "usable") if section else ""
         reasons: Dict[str, List[str]] = {}
         for case in device.cases.values():
+            reason = case.reason or usual.get(case.name, "")
             # Why torch cannot use a device EA503 has said.
-            known = bool(case.reason) and case.reason in usable
-            if case.status == "not_run" and not known and _is_of_kind(case.reason) == of_kind:
-                reasons.setdefault(case.reason, []).append(case.name)
+            known = bool(reason) and reason in usable
+            if case.status == "not_run" and not known and _is_of_kind(reason) == of_kind:
+                reasons.setdefault(reason, []).append(case.name)
         for reason, names in reasons.items():
             found.setdefault((reason, tuple(names)), []).append(device)
+    return found
+
+
+def _reasons(devices: Iterable[CheckedDevice]) -> Dict[str, str]:
+    """Why a case did not run, as the first device says that tells it.
+
+    A node of a launch that says the same as the first one sends no notes, and reasons are notes.
+    """
+    found: Dict[str, str] = {}
+    for device in devices:
+        for case in device.cases.values():
+            if case.status == "not_run" and case.reason:
+                found.setdefault(case.name, case.reason)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -149,6 +150,16 @@ def test_operation_that_a_card_has_not_is_a_remark() -> None:
     found = outcomes(status="not_run", reason="needs torch 2.5: float8", digest="")
     (finding,) = findings(checked("node01", gpu(0, found)))
     assert ("EA505", "info") == (finding.rule, finding.severity)
+
+
+def test_node_that_sent_no_notes_has_the_reason_of_one_that_did() -> None:
+    """In a launch the nodes that are like the first one say their facts alone."""
+    found = outcomes(status="not_run", reason="needs torch 2.5: float8", digest="")
+    whole = checked("node01", gpu(0, found))
+    section = whole.sections["checks"]
+    bare = fingerprint("node02", checks=replace(section, notes={}))
+    (finding,) = findings(whole, bare)
+    assert ("EA505", ("node01", "node02")) == (finding.rule, finding.nodes)
 
 
 def test_node_without_torch_was_not_tested() -> None:
