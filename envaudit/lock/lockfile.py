@@ -27,6 +27,8 @@ _CONDA_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
 _PIP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\Z")
 _VERSION = re.compile(r"[A-Za-z0-9_.+!*-]{1,200}\Z")
 _PLATFORM = re.compile(r"[a-z][a-z0-9]*-[a-z0-9_]+\Z")
+# Of a repository it becomes a line of requirements.
+_URL = re.compile(r"\S+\Z")
 _HEX = re.compile(r"[0-9a-fA-F]{32,128}\Z")
 _EXTENSIONS = (".conda", ".tar.bz2")
 
@@ -286,7 +288,7 @@ class _Reader(KeyedReader):
             raise self.fault(f"{prefix}manager", "conda or pip", manager)
         hashes = self.texts(value, "hash", prefix) if value.get("hash") else {}
         source = value.get("source")
-        url = self.text(value, "url", prefix)
+        url = self.text(value, "url", prefix, _URL)
         return LockedPackage(
             name=self.text(value, "name", prefix, _CONDA_NAME if manager == "conda" else _PIP_NAME),
             version=self.text(value, "version", prefix, _VERSION),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from envaudit.lock.install import Supply
 
 _TIMEOUT_S = 1800
+# Where the first lines of a script are; what is none is read no further.
+_HEAD_BYTES = 64 << 10
 
 
 def install_distributions(
@@ -142,15 +144,16 @@ def _move_scripts(fresh: str, target: str) -> None:
         path = os.path.join(folder, name)
         if os.path.islink(path) or not os.path.isfile(path):
             continue
-        with open(path, "rb") as file:
-            text = file.read(1 << 20)
-        line, newline, rest = text.partition(b"\n")
-        if not line.startswith(b"#!") and b"exec" not in rest[:400]:
-            continue
         old, new = os.fsencode(fresh), os.fsencode(target)
-        if old + b"/" not in line + newline + rest[:400]:
-            continue
-        text = text.replace(old + b"/", new + b"/")
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+            line, newline, rest = head.partition(b"\n")
+            if not line.startswith(b"#!") and b"exec" not in rest[:400]:
+                continue
+            if old + b"/" not in line + newline + rest[:400]:
+                continue
+            # All of it: a program may stand behind these lines in a zip.
+            text = (head + file.read()).replace(old + b"/", new + b"/")
         with open(path, "wb") as file:
             file.write(text)
         changed[f"bin/{name}"] = text

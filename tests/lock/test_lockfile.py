@@ -163,6 +163,12 @@ def test_sources_are_paths_from_the_lock(tmp_path: Path) -> None:
             "x: package[0].hash.md5: expected a digest in hex, got 'zzzz9558ba9fa0495403155b64376d81'.",
         ),
         (
+            lock_of(
+                MAIN.replace("url: https", 'url: "git+https://git.example/x\\n--index-url https"\n  x: https')
+            ),
+            "x: package[0].url: expected a url, got 'git+https://git.example/x\\n--index-url https'.",
+        ),
+        (
             b"<<<<<<< HEAD\n" + lock_of(MAIN),
             "x:2:8: not YAML (mapping values are not allowed in this context). "
             "Resolve the merge conflict first. Make the lock again.",
