@@ -138,7 +138,10 @@ def of_end(ended: Ended) -> Missing:
     if ended.rc is None:
         return Missing("crashed", f"the command was ended before it answered{tail}", try_it)
     if ended.rc == 0:
-        return Missing("truncated", f"no answer, though the command ended with 0 ({ended.words})", try_it)
+        said = tail if words else ""
+        return Missing(
+            "truncated", f"no answer, though the command ended with 0 ({ended.words}){said}", try_it
+        )
     if "Traceback (most recent call last)" in complaint:
         return Missing("crashed", f"the node's Python failed{tail}", try_it)
     if ended.rc > _SIGNALLED and ended.rc != 255:

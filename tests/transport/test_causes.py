@@ -156,6 +156,14 @@ def test_of_end_other_endings_are_told_apart(rc: int | None, complaint: str, kin
     assert missing.next_step
 
 
+def test_of_end_of_an_empty_success_has_the_words_of_who_came_instead() -> None:
+    """A forced command says on its standard output why it let nobody in."""
+    missing = of_end(ended("", 0, last_line="maintenance until noon"))
+    assert (
+        "no answer, though the command ended with 0 (ssh, BatchMode): maintenance until noon" == missing.why
+    )
+
+
 @pytest.mark.parametrize(
     ("word", "text", "kind", "why"),
     [
