@@ -130,9 +130,11 @@ def little_space(evidence: Evidence, policy: Policy) -> Iterator[Found]:
         key = _FREE[place]
         lines = by_nodes(members, partial(_free, key=key)) if "free" in message else ()
         path = "limits/dev_shm_gib" if place == "/dev/shm" else "storage/tmp"
-        yield Found(message, tuple(one.node for one in members), path, lines, severity=severity)
+        hint = _WRITABLE.format(place=place) if message.endswith("read-only") else ""
+        yield Found(message, tuple(one.node for one in members), path, lines, hint, severity=severity)
 
 
+_WRITABLE = "Mount {place} writable; a container with a read-only root needs a tmpfs or a volume there."
 _FREE = {"/dev/shm": "dev_shm_free_bytes", "/tmp": "tmp_free_bytes"}
 
 

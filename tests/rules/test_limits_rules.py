@@ -136,6 +136,7 @@ def test_space_that_is_short_or_full_or_read_only(
         finding.nodes,
         finding.message,
     )
+    assert message.endswith("read-only") is ("Mount /tmp writable" in finding.hint)
 
 
 def test_free_space_of_each_node_stands_in_the_evidence() -> None:
