@@ -17,7 +17,6 @@ before and after, and those whose kind does not begin with `col.` are handed bac
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.checks.collectives import ending as endings
@@ -38,8 +37,7 @@ _TICK_S = 0.1
 _STOPPED_S = 2.0
 _BYE_S = 3.0
 _ASK_S = 0.5
-# What a member says that is not of a run: what it found, and its road.
-_MOST_OTHERS = 16
+_MOST_OTHERS = 16  # words of a member that are not of a run: what it found, its road
 
 
 class Seated:
@@ -92,7 +90,6 @@ class Coordinator:
         self.plan = plan
         self.limits = limits
         self.others: List[Event] = []
-        self._others_of: Counter[int] = Counter()
         self.seated = {
             index: Seated(index, member.node, member.heard_at) for index, member in hub.members.items()
         }
@@ -264,9 +261,8 @@ class Coordinator:
     def _take(self, event: Event) -> None:
         seat = self.seated.get(event.index)
         if seat is None or (event.kind and not event.kind.startswith("col.")):
-            self._others_of[event.index] += 1
-            # Without end it would fill the hub's memory; that a member has left is always kept.
-            if not event.kind or self._others_of[event.index] <= _MOST_OTHERS:
+            # Without end they would fill the hub's memory; that a member has left is always kept.
+            if not event.kind or sum(each.index == event.index for each in self.others) < _MOST_OTHERS:
                 self.others.append(event)
             return
         if not event.kind:
