@@ -69,14 +69,13 @@ class Expected(NamedTuple):
 
     def changed_sources(self, folder: str) -> List[str]:
         """Those that are in a folder and are no longer what was compiled in."""
+        from envaudit.store.files import sha256_of
+
         changed = []
         for path, was in self.sources.items():
-            try:
-                with open(os.path.join(folder, path), "rb") as file:
-                    now = hashlib.sha256(file.read()).hexdigest()
-            except OSError:
-                continue  # a node need not have them
-            changed += [path] if now != was else []
+            now = sha256_of(os.path.join(folder, path))
+            if now not in ("", was):  # a node need not have them
+                changed.append(path)
         return changed
 
     def cut(self, expected: Fingerprint, found: Fingerprint) -> Tuple[Fingerprint, Fingerprint]:

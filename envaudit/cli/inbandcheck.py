@@ -49,6 +49,7 @@ from envaudit.model import Fingerprint, Missing, Section, Snapshot
 from envaudit.model.checked import SECTION as CHECKS
 from envaudit.model.codec import NODE_NAME, fingerprint_of_answer
 from envaudit.model.collective import SECTION
+from envaudit.model.printing import printable
 from envaudit.report import Report
 from envaudit.transport.inband import read_here
 
@@ -199,7 +200,8 @@ class _Part:
     def _without_verdict(self, ended: Mapping[str, Any]) -> int:
         """The hub was not found, or is gone: one line a node, and the code that belongs to it."""
         if self.place.complains:
-            sys.stderr.write(f"envaudit: no verdict was told to this process: {ended['text']}\n")
+            why = printable(str(ended["text"]))  # a hub's own words, which may be anybody's
+            sys.stderr.write(f"envaudit: no verdict was told to this process: {why}\n")
         return EXIT_FINDINGS if ended["kind"] == "hub_lost" else EXIT_INCOMPLETE
 
 

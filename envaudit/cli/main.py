@@ -209,10 +209,9 @@ def _interrupt(_signal: int, _frame: object) -> NoReturn:
 
 
 def _complain(text: str) -> None:
-    from envaudit.model.printing import printable
+    from envaudit.model.printing import printable_lines
 
-    shown = "\n".join(printable(line) for line in text.split("\n"))
     try:
-        sys.stderr.write(shown.encode("ascii", "backslashreplace").decode() + "\n")
+        sys.stderr.write(printable_lines(text).encode("ascii", "backslashreplace").decode() + "\n")
     except (OSError, ValueError):
         pass

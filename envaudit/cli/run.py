@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
-import hashlib
 import os
 import sys
 import time
@@ -20,7 +19,8 @@ from envaudit.cli.thisnode import this_node
 from envaudit.errors import EXIT_PASS, EnvauditError, Interrupted, UsageError
 from envaudit.model import Snapshot
 from envaudit.model.nodeset import fold
-from envaudit.model.printing import printable
+from envaudit.model.printing import printable, printable_lines
+from envaudit.store.files import sha256_of
 from envaudit.store.tags import check_tag
 from envaudit.transport.inband import read_here
 
@@ -119,13 +119,13 @@ class _Watched:
     def __init__(self, options: argparse.Namespace) -> None:
         self._files = {file.path: file.sha256 for file in configuration.of(options).policy}
         if options.lock:
-            self._files[options.lock] = _sha256(options.lock)
+            self._files[options.lock] = sha256_of(options.lock)
         self.tell()
 
     def tell(self) -> None:
         """A line for each that is not what it was when it was last looked at."""
         for path, was in self._files.items():
-            now = _sha256(path)
+            now = sha256_of(path)
             if now != was:
                 words = f"sha256:{now[:_DIGEST_CHARACTERS]}" if now else "gone"
                 _say(
@@ -143,7 +143,7 @@ def _record(options: argparse.Namespace) -> dict[str, Any]:
     digests = dict(files) if isinstance(files, dict) else {}
     for path in (options.lock, *settings.lock.sources):
         if path:
-            digests.setdefault(os.path.relpath(path), _sha256(path))
+            digests.setdefault(os.path.relpath(path), sha256_of(path))
     return {
         "command": clean_command(options.argv),
         "started_at": time.strftime(_TIME, time.gmtime()),
@@ -185,18 +185,9 @@ def _keep(options: argparse.Namespace, record: dict[str, Any], tag: str) -> None
             _say(f"what changed: envaudit diff '{nodes}@{options.tag}' '{nodes}@{FAILED}'")
 
 
-def _sha256(path: str) -> str:
-    """Of a file's bytes; empty where it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-    except OSError:
-        return ""
-
-
 def _say(text: str) -> None:
     try:
-        sys.stderr.write(f"envaudit: {text}\n")
+        sys.stderr.write(f"envaudit: {printable_lines(text)}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         pass  # whoever listened has gone; the command's code counts

@@ -17,6 +17,11 @@ def printable(text: str) -> str:
     )
 
 
+def printable_lines(text: str) -> str:
+    """Likewise, but for the ends of its lines."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def escaped(text: str) -> str:
     """The text as HTML that says just that, in an element or in a quoted attribute."""
     import html  # its table of entities is of no use to the commands that print text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import stat
 import time
@@ -198,6 +199,26 @@ def open_regular(path: str, follow: bool = False) -> int:
     os.close(descriptor)
     kind = "a folder" if stat.S_ISDIR(mode) else "a device or pipe"
     raise InputError(f"{kind}, expected a file", where=path)
+
+
+def sha256_of(path: str) -> str:
+    """Of a file's bytes, hexadecimal; empty where no regular file is there that can be read.
+
+    A path may come from a repository under test: a pipe would keep its reader, a device fill its memory.
+    """
+    digest = hashlib.sha256()
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return ""
+            while True:
+                chunk = stream.read(_CHUNK_BYTES)
+                if not chunk:
+                    return digest.hexdigest()
+                digest.update(chunk)
+    except OSError:
+        return ""
 
 
 def write_failure(path: str, error: OSError) -> NeededError:

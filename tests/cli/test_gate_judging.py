@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -95,6 +96,14 @@ def test_source_that_changes_after_it_was_compiled_in_is_told(tmp_path: Path) ->
     digest = hashlib.sha256(b"dependencies: [python]\n").hexdigest()
     made = compiled.Expected(LOCK, "", {}, {}, None, "", {SOURCE: digest, "elsewhere.yml": digest})
     assert [SOURCE] == made.changed_sources(str(tmp_path))
+
+
+def test_source_that_is_a_pipe_or_a_device_keeps_no_launch(tmp_path: Path) -> None:
+    """What lies in the launch's folder may be anything; neither is read."""
+    os.mkfifo(tmp_path / "pipe.yml")
+    (tmp_path / "device.yml").symlink_to("/dev/zero")
+    made = compiled.Expected(LOCK, "", {}, {}, None, "", {"pipe.yml": "1", "device.yml": "2"})
+    assert [] == made.changed_sources(str(tmp_path))
 
 
 def test_lock_without_its_sources_is_compiled_and_is_not_called_fresh(

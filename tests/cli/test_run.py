@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -301,6 +302,25 @@ def test_run_tells_a_policy_that_changed_meanwhile(folder: Folder) -> None:
     ended = run(folder, "sh", "-c", script, options=("--policy", "policy.toml"))
     assert 0 == ended.code
     assert "policy.toml has changed since the gate" in ended.err
+
+
+def test_run_reads_no_device_that_a_configuration_calls_a_source(folder: Folder) -> None:
+    """A repository under test may say so: it would be read until memory ends."""
+    (folder.path / "envaudit.toml").write_text('[lock]\nsources = ["/dev/zero"]\n')
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, before[1]))
+    try:
+        assert 0 == run(folder, "true").code
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def test_run_tells_a_reason_without_its_terminal_controls(folder: Folder) -> None:
+    """A file's name may hold them."""
+    ended = run(folder, "true", options=("--lock", "lock\x1b[31m.yml"))
+    assert ended.code
+    assert "lock\\x1b[31m.yml" in ended.err
+    assert "\x1b" not in ended.err
 
 
 def test_log_tells_runs_and_the_last_good_one_before_a_change(folder: Folder) -> None:

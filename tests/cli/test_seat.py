@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any, Dict
 
 import pytest
 
+from envaudit.cli.checkoptions import asked_by
+from envaudit.cli.inbandcheck import _Part
+from envaudit.cli.main import parser_of
 from envaudit.cli.seat import DEFAULT_PORT, InBand, first_of, hub_address, local_ranks, seat_of_environment
 from envaudit.cli.thisnode import this_node
 from envaudit.errors import UsageError
@@ -63,6 +67,17 @@ def test_one_process_a_node_complains_where_the_first_one_is_gone() -> None:
         for place in (seat({**TORCHRUN, "WORLD_SIZE": "8", **each}) for each in places)
         if place.complains
     ]
+
+
+def test_what_a_hub_says_of_its_end_has_no_terminal_controls(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a token it may be anybody's."""
+    place = seat(TORCHRUN)
+    assert place is not None
+    options = parser_of("check").parse_args([])
+    part = _Part(options, asked_by(options), replace(place, local_rank=0), 0.0)
+    assert 3 == part._without_verdict({"kind": "unreachable", "text": "\x1b]0;mine\x07"})
+    told = capsys.readouterr().err
+    assert "no verdict was told to this process: \\x1b]0;mine\\x07\n" in told
 
 
 def test_torchrun_on_one_node_meets_on_the_loopback() -> None:
