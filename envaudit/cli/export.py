@@ -37,7 +37,7 @@ def execute(options: argparse.Namespace) -> int:
     """Read, fill in what the format needs, write."""
     environment = _environment(options)
     if options.form in NEED_FILES:
-        environment = with_files(environment, _resolved)
+        environment = with_files(environment, _resolved, options.form)
     text = FORMATS[options.form](environment)
     if options.output:
         atomic_write(options.output, text.encode())
@@ -51,7 +51,7 @@ def _environment(options: argparse.Namespace) -> Environment:
         lock = read_lock(options.reference)
         platform = options.platform or _only(lock.platforms) or platform_here(options)
         return of_lock(lock, platform, categories_of(options))
-    options.section = ["conda", "host", "packages"]
+    options.section = ["conda", "host", "packages", "python"]
     (loaded,) = load([references.parse(options.reference)], options)
     names = list(loaded.fingerprints)
     chosen = options.node or _only(names)

@@ -95,7 +95,9 @@ def emit(report: Report, options: argparse.Namespace, files: Sequence[Tuple[str,
     if step:
         _try(failures, _append_summary, report, step)
     name = options.format or default_format()
-    text = render(report, name, color=not os.environ.get("NO_COLOR"))
+    # A dumb terminal (an editor's shell) prints what others take for colours.
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    text = render(report, name, color=not plain)
     write(_inert(text) if os.environ.get("GITHUB_ACTIONS") and name in ("text", "plain") else text)
     if failures:
         raise failures[0]

@@ -36,6 +36,7 @@ class Environment:
         origin: where it comes from, for a comment.
         content_hash: of the lock it comes from, else None.
         sources: of that lock.
+        python: version of the interpreter, where a snapshot tells it; no conda package need have brought it.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Environment:
     origin: str
     content_hash: str | None = None
     sources: tuple[str, ...] = ()
+    python: str | None = None
 
 
 def of_lock(lock: Lock, platform: str, categories: Collection[str]) -> Environment:
@@ -111,6 +113,7 @@ def of_fingerprint(fingerprint: Fingerprint, platform: str | None = None) -> Env
         for name, of in sorted((distributions if isinstance(distributions, dict) else {}).items())
         if is_of_pip(of) or (name not in brought and not conda and isinstance(of, dict))
     )
+    interpreter = fingerprint.sections.get("python")
     stated = [str(of.get("channel") or "") for of in (table if isinstance(table, dict) else {}).values()]
     return Environment(
         name=str(facts.get("name") or "environment"),
@@ -119,22 +122,32 @@ def of_fingerprint(fingerprint: Fingerprint, platform: str | None = None) -> Env
         conda=conda,
         pip=pip,
         origin=f"{fingerprint.node} as of {fingerprint.captured_at}",
+        python=_text(interpreter.facts.get("version")) if interpreter else None,
     )
 
 
-def with_files(environment: Environment, resolve: ResolvePip) -> Environment:
+def with_files(environment: Environment, resolve: ResolvePip, form: str) -> Environment:
     """The environment with file and hash for each pip package, where a snapshot has none.
 
     Raises:
-        UsageError: it has pip packages but no python.
+        UsageError: it has pip packages, and its Python is not known, or is not conda's where `form` is.
     """
     bare = [package for package in environment.pip if not package.sha256 and not is_repository(package)]
     if not bare:
         return environment
-    python = next((package.version for package in environment.conda if package.name == "python"), None)
+    of_conda = (package.version for package in environment.conda if package.name == "python")
+    python = next(of_conda, environment.python if form == "requirements" else None)
+    if python is None and environment.python is not None:
+        raise UsageError(
+            "its Python is of no conda package, so no conda environment rebuilds it",
+            where=environment.origin,
+            next_step="Export it with --as requirements.",
+        )
     if python is None:
         raise UsageError(
-            "which Python it was is not known, so its wheels are not either", where=environment.origin
+            "which Python it was is not known, so its wheels are not either",
+            where=environment.origin,
+            next_step="Export it with --as environment, which needs no wheels.",
         )
     lines = [
         f"{package.name} @ {package.url}" if package.url else f"{package.name}=={package.version}"

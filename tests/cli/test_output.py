@@ -100,6 +100,16 @@ def test_step_summary_that_cannot_be_written_is_told_first(linting: Folder) -> N
     assert (5, "", True) == (ended.code, ended.out, "none: is no folder that can be written" in ended.err)
 
 
+@pytest.mark.parametrize(
+    ("variables", "coloured"), [({}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False)]
+)
+def test_text_has_no_colours_for_who_cannot_or_will_not_see_them(
+    linting: Folder, variables: dict[str, str], coloured: bool
+) -> None:
+    """A dumb terminal prints the codes themselves."""
+    assert coloured == ("\x1b[" in linting.run("lint", "--format", "text", **variables).out)
+
+
 def test_one_file_cannot_be_two_reports(linting: Folder) -> None:
     """Whatever their formats are."""
     ended = linting.run("lint", "--report", "junit=a", "--report", "sarif=./a")

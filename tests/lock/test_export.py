@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from envaudit.lock.lockfile import parse_lock
+from envaudit.errors import UsageError
+from envaudit.lock.export import of_fingerprint, requirements, with_files
+from envaudit.lock.lockfile import LockedPackage, parse_lock
+from envaudit.model import Fingerprint, Section
 from tests.lock.channel import LocalChannel, build_channel
 from tests.lock.locks import BASE, lock_entry, pip_entry, small_lock, write_lock
 from tests.lock.packages import running_python
@@ -121,6 +126,28 @@ def test_export_of_a_past_snapshot_as_an_environment_file(workplace: Workplace, 
     document = yaml.safe_load(text)
     assert "ca-certificates=2024.2.2=hbcca054_0" in document["dependencies"]
     assert [BASE, "nodefaults"] == document["channels"]
+
+
+def test_export_of_an_environment_without_conda_is_of_requirements() -> None:
+    """Its wheels are those of its own Python; a list for conda would leave that Python out."""
+    sections = {
+        "conda": Section("conda", 1, "absent", {}, {}),
+        "packages": Section("packages", 1, "ok", {"distributions": {"attrs": {"version": "24.2.0"}}}, {}),
+        "python": Section("python", 1, "ok", {"version": "3.11.7"}, {}),
+    }
+    environment = of_fingerprint(Fingerprint("n1", "probe", "2026-11-30T10:00:00Z", "1.0", sections))
+    asked: list[tuple[tuple[str, ...], str]] = []
+
+    def resolve(lines: Sequence[str], python: str, platform: str) -> Sequence[LockedPackage]:
+        asked.append((tuple(lines), python))
+        return [replace(package, sha256="00" * 32) for package in environment.pip]
+
+    text = requirements(with_files(environment, resolve, "requirements"))
+    assert [(("attrs==24.2.0",), "3.11.7")] == asked
+    assert f"attrs==24.2.0 --hash=sha256:{'00' * 32}\n" in text
+    for form in ("explicit", "conda-lock"):
+        with pytest.raises(UsageError, match=r"of no conda package.*--as requirements"):
+            with_files(environment, resolve, form)
 
 
 def test_export_of_an_unknown_tag_says_so(workplace: Workplace, snapshot: str) -> None:
