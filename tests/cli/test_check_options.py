@@ -69,15 +69,6 @@ def test_operation_of_no_part_that_is_asked_for_is_refused(words: tuple[str, ...
     assert str(caught.value).startswith(expected)
 
 
-@pytest.mark.parametrize(
-    ("only", "operation"), [("kernels", "all_reduce"), ("collectives", "gemm"), ("memory,copies", "barrier")]
-)
-def test_parts_without_any_of_the_operations_are_refused(only: str, operation: str) -> None:
-    """Nothing would be run, and that is no pass."""
-    with pytest.raises(UsageError, match=f"--only {only} has no operation of --ops {operation}"):
-        ask("--only", only, "--ops", operation)
-
-
 def test_mtu_alone_runs_nothing_else() -> None:
     """Either way of asking meets."""
     found = ask("--only", "mtu")
