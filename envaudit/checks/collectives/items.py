@@ -16,7 +16,6 @@ ALL_REDUCE, REDUCE, REDUCE_SCATTER = "all_reduce", "reduce", "reduce_scatter"
 ALL_GATHER, BROADCAST, ALL_TO_ALL, SEND_RECV = "all_gather", "broadcast", "all_to_all", "send_recv"
 BARRIER, DDP = "barrier", "ddp"
 REDUCING = (ALL_REDUCE, REDUCE, REDUCE_SCATTER)
-COPYING = (ALL_GATHER, BROADCAST, ALL_TO_ALL, SEND_RECV)
 OPS = (BARRIER, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE, ALL_TO_ALL, SEND_RECV, DDP)
 # One block for each rank, in or out: their size is that of a block.
 BLOCKED = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL)

@@ -141,13 +141,6 @@ def way_of(text: str) -> str:
     return "/".join(part for part in parts if part not in ("Shared", "direct", "read"))[:60]
 
 
-def over_sockets(row: Mapping[str, Any]) -> bool:
-    """Whether a rank reaches other nodes by TCP; false where it reaches none."""
-    remote = row.get("remote")
-    ways = list(remote) if isinstance(remote, Mapping) else []
-    return any(str(way).startswith("NET/Socket") for way in ways)
-
-
 def _text(path: str) -> str:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envaudit.checks.collectives.road import NcclLogs, over_sockets, rank_in, road_of, way_of
+from envaudit.checks.collectives.road import NcclLogs, rank_in, road_of, way_of
 
 LEAD = "gpu1:4711:4742 [0] NCCL INFO "
 IB = "\n".join(
@@ -56,7 +56,6 @@ def test_log_over_infiniband_tells_ways_devices_and_nvls() -> None:
         "local": {"P2P/CUMEM": 2},
         "remote": {"NET/IB/GDRDMA": 2},
     } == row
-    assert not over_sockets(row)
 
 
 def test_log_over_sockets_tells_the_fall_back() -> None:
@@ -68,7 +67,6 @@ def test_log_over_sockets_tells_the_fall_back() -> None:
         row["nvls"],
     )
     assert ({"SHM": 1}, {"NET/Socket": 1}) == (row["local"], row["remote"])
-    assert over_sockets(row)
 
 
 def test_rank_is_that_of_the_group_of_all() -> None:
