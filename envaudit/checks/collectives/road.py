@@ -21,7 +21,7 @@ import re
 import shutil
 import stat
 import tempfile
-from typing import Any, Collection, Dict, List, Mapping, Optional
+from typing import Any, Collection, Dict, List, Optional
 
 _FILE_LIMIT_BYTES = 8 << 20
 _MAX_FILES = 256
