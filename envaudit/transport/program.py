@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 
@@ -38,6 +39,7 @@ class Program:
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
         self.pid: int | None = None
+        self._thread = threading.get_ident()
         self._process: subprocess.Popen[bytes] | None = None
         self._failed = _CANNOT_EXECUTE
         # A program that Ctrl-C kept from being recorded would outlive this one.
@@ -148,8 +150,12 @@ class Program:
 
 
 def end_all() -> None:
-    """End every program that is still there, together: SIGTERM to all, SIGKILL to who stays."""
-    programs = list(_running)
+    """End every program that is still there, together: SIGTERM to all, SIGKILL to who stays.
+
+    Those of this thread: what another one asks, with a task of its own, goes on.
+    """
+    own = threading.get_ident()
+    programs = [program for program in list(_running) if program._thread == own]
     for program in programs:
         program.signal_group(signal.SIGTERM)
     deadline = time.monotonic() + GRACE_S

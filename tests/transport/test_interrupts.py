@@ -33,6 +33,27 @@ def test_interrupt_inside_the_block_takes_effect_behind_it() -> None:
     assert signal.default_int_handler is signal.getsignal(signal.SIGINT)
 
 
+def test_programs_of_another_thread_go_on() -> None:
+    """Two threads that ask at once, as in a service, do not end each other's programs."""
+    started: list[program.Program] = []
+    asked, through = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        started.append(program.Program(["sleep", "300"]))
+        asked.set()
+        through.wait(30)
+        program.end_all()
+
+    other = threading.Thread(target=ask)
+    other.start()
+    assert asked.wait(30)
+    program.end_all()
+    assert started[0].poll() is None
+    through.set()
+    other.join(30)
+    assert -signal.SIGTERM == started[0].poll()
+
+
 def test_interrupts_in_another_thread_are_left_alone() -> None:
     """Only the main thread has handlers; elsewhere the block simply runs."""
     seen: list[Any] = []
