@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping
 
@@ -45,11 +44,11 @@ def execute(options: argparse.Namespace) -> int:
     """
     parts = _parts(options)
     data = build_bundle(parts)
-    atomic_write(options.output, data)
-    os.chmod(options.output, 0o755)  # noqa: S103  a program, for everyone to run
+    atomic_write(options.output, data, mode=0o755)  # a program, for everyone to run
     told = ", ".join(printable(words) for words in _words(options)) or "no lock, no baseline, no policy"
     command = "gate" if parts else "snapshot"
-    write(f"{options.output}: {len(data)} bytes, {told}; python {options.output} {command}\n")
+    path = printable(options.output)
+    write(f"{path}: {len(data)} bytes, {told}; python {path} {command}\n")
     sys.stdout.flush()
     return 0
 

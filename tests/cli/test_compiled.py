@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 import subprocess
 import sys
+import threading
 import zipfile
 from pathlib import Path
 
@@ -229,3 +232,24 @@ def test_one_file_gate_refuses_a_compiled_part_that_was_changed_by_hand(
     )
     assert 4 == done.returncode
     assert done.stderr.startswith(f"envaudit: {part}: not ")
+
+
+def test_bundle_into_a_pipe_leaves_its_permissions_alone(folder: Folder) -> None:
+    """Nor those of /dev/null, where root only wants to know whether it works."""
+    pipe = folder.path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    reader = threading.Thread(target=pipe.read_bytes)
+    reader.start()
+    assert 0 == folder.run("bundle", "-o", "pipe").code
+    reader.join(30)
+    assert 0o600 == stat.S_IMODE(pipe.stat().st_mode)
+
+
+def test_bundle_is_a_program_whatever_the_umask(folder: Folder) -> None:
+    """Nodes start it as whoever they are."""
+    before = os.umask(0o077)
+    try:
+        assert 0 == folder.run("bundle", "-o", "envaudit.pyz").code
+    finally:
+        os.umask(before)
+    assert 0o755 == stat.S_IMODE((folder.path / "envaudit.pyz").stat().st_mode)
