@@ -87,8 +87,8 @@ def name_culprits(
 
 
 def _narrowed(suspect: Suspect, by_pairs: Sequence[Suspect]) -> Suspect:
-    """A link that is not sure, when pairs have found one of its ends bad."""
-    if suspect.kind != LINK or suspect.sure:
+    """A link, when pairs have found one of its ends bad: that fails with others, too."""
+    if suspect.kind != LINK:
         return suspect
     return next((each for each in by_pairs if each.ranks[0] in suspect.ranks), suspect)
 

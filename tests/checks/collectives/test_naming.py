@@ -84,6 +84,14 @@ def test_single_cell_of_a_rank_that_fails_in_pairs_is_that_rank() -> None:
     assert [(RANK, (3,), True)] == brief(found)
 
 
+def test_cell_that_comes_again_and_again_is_its_end_where_that_fails_with_others_too() -> None:
+    """A rank that spoils the first element of what it gets always spoils what came from rank 0."""
+    rows = {1: {f"all_gather/fp32/{size}+1": wrong(sources=[0]) for size in range(1, 9)}}
+    results = {(0, 1): PairResult(False), (1, 2): PairResult(False), (0, 2): PairResult(True)}
+    found = name_culprits(3, rows, matrices(3, [(0, 1)]), results)
+    assert [(RANK, (1,), True)] == brief(found)
+
+
 def test_two_bad_ranks_of_many_are_both_named() -> None:
     """One as a source, one as a receiver."""
     cells = [(2, rank) for rank in range(8) if rank != 2] + [(rank, 5) for rank in range(8) if rank != 5]
