@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Dict, Sequence, Tuple
 
 from envaudit.cli import references
-from envaudit.cli.comparing import Comparison, compare_loaded, labelled
+from envaudit.cli.comparing import Comparison, beside_baseline, compare_loaded, labelled
 from envaudit.cli.loading import Loaded, load, open_store
 from envaudit.cli.policyof import policy_of
 from envaudit.cli.since import seen_before, with_since
@@ -34,9 +34,9 @@ def compare_with(sides: Sequence[Loaded], options: argparse.Namespace, paths: Pa
     current, missing = labelled(sides)
     before, gone = _baseline_of(wanted, [each.node for each in current], options)
     suffix = f"@{wanted}"
-    drifts = compare_to_reference(
-        before, {each.node: each for each in current}, basis="baseline", suffix=suffix, paths=paths
-    )
+    now = {each.node: each for each in current}
+    drifts = compare_to_reference(before, now, basis="baseline", suffix=suffix, paths=paths)
+    drifts = (*drifts, *beside_baseline(before, now, paths, policy_of(options)))
     held = tuple(replace(each, node=f"{node}{suffix}") for node, each in before.items())
     return Comparison(current, {**missing, **gone}, drifts, held, wanted)
 

@@ -7,8 +7,9 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 from envaudit.cli.loading import Loaded
 from envaudit.diff import PathFilter, compare, compare_to_reference
+from envaudit.diff.launch import LAUNCH, choices
 from envaudit.errors import UsageError
-from envaudit.model import Drift, Fingerprint, Missing
+from envaudit.model import Drift, Fingerprint, Missing, split_path
 from envaudit.model.nodeset import fold
 from envaudit.report import Stage
 from envaudit.rules import Policy
@@ -87,6 +88,42 @@ def all_with_all(
         # A worker that deviates must not hide that the head has a third version.
         drifts = [*(drift for drift in drifts if drift.path not in between), *between.values()]
     return tuple(sorted(drifts, key=lambda drift: drift.path))
+
+
+def beside_baseline(
+    before: Mapping[str, Fingerprint],
+    current: Mapping[str, Fingerprint],
+    paths: PathFilter,
+    policy: Policy,
+) -> Tuple[Drift, ...]:
+    """What belongs to a launch, between nodes that were launched otherwise than what they are held against.
+
+    It cannot be held against that; nodes that are launched alike now must be alike in it all the same, but
+    for what made them differ then in the same way.
+
+    Args:
+        before: node → what it is held against.
+        current: node → what it is.
+        paths: what is compared.
+        policy: whose roles are compared each within itself.
+    """
+    apart = [
+        node for node, each in current.items() if node in before and _launch(each) != _launch(before[node])
+    ]
+    between = all_with_all(tuple(replace(current[node], node=node) for node in apart), paths, policy)
+    followed = [drift for drift in between if _follows_launch(split_path(drift.path))]
+    if not followed:
+        return ()
+    known = all_with_all(tuple(replace(before[node], node=node) for node in apart), paths, policy)
+    return tuple(drift for drift in followed if drift not in known)
+
+
+def _launch(fingerprint: Fingerprint) -> str:
+    return choices(LAUNCH, (fingerprint,))[fingerprint.node]
+
+
+def _follows_launch(segments: Sequence[str]) -> bool:
+    return any(tuple(segments[: len(path)]) == path for path in LAUNCH.paths)
 
 
 def _says_more(drift: Drift) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 
 from envaudit._version import __version__
 from envaudit.cli import asking, compiled
-from envaudit.cli.comparing import all_with_all
+from envaudit.cli.comparing import all_with_all, beside_baseline
 from envaudit.cli.judging import judged, passed_words
 from envaudit.cli.policyof import policy_of
 from envaudit.diff import PathFilter, compare_to_reference
@@ -181,7 +181,7 @@ def report_of(seen: Seen, held: Held, options: argparse.Namespace, began: float)
         words = "all as locked" if not count else f"{count} of {len(seen.nodes)} not as locked"
         stages.append(Stage("as locked", f"{words} in {held.expected.path}"))
     if held.baseline is not None:
-        drifts, before, without = _to_baseline(seen.nodes, held.baseline)
+        drifts, before, without = _to_baseline(seen.nodes, held.baseline, policy)
         references = (*references, *before)
     elif len(seen.nodes) > 1:
         drifts = all_with_all(seen.nodes, PathFilter(), policy)
@@ -263,12 +263,13 @@ def _to_lock(
 
 
 def _to_baseline(
-    nodes: Sequence[Fingerprint], baseline: compiled.Baseline
+    nodes: Sequence[Fingerprint], baseline: compiled.Baseline, policy: Policy
 ) -> Tuple[Tuple[Drift, ...], Tuple[Fingerprint, ...], Tuple[str, ...]]:
     before = {node.node: baseline.of_node(node.node) for node in nodes}
     held = {name: each for name, each in before.items() if each is not None}
     suffix = f"@{baseline.reference.rpartition('/')[2].rpartition('@')[2]}"
     current = {node.node: node for node in nodes}
     drifts = compare_to_reference(held, current, basis="baseline", suffix=suffix)
+    drifts = (*drifts, *beside_baseline(held, current, PathFilter(), policy))
     without = tuple(name for name, each in before.items() if each is None)
     return drifts, tuple(replace(each, node=f"{name}{suffix}") for name, each in held.items()), without

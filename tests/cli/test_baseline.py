@@ -45,6 +45,29 @@ def kept(folder: Folder) -> Folder:
     return folder
 
 
+def launched(launch: str, **changed: Any) -> List[Fingerprint]:
+    """The same nodes, read another way than the baseline was."""
+    return [node(name, USUAL._replace(launch=launch), changed.get(name)) for name in NODES]
+
+
+def test_what_belongs_to_a_launch_is_held_against_the_other_nodes_of_it(folder: Folder) -> None:
+    """A baseline over ssh says nothing of a library that the loader of one node takes in a step of Slurm."""
+    store_snapshot(folder.path, launched("ssh"), captured_at=MORNING, tags=["good"])
+    store_snapshot(folder.path, launched("slurm"), captured_at=NOON)
+    assert [] == [each for each in told(compared(folder, "good")) if each[0] != "info"]
+    store_snapshot(folder.path, launched("slurm", n2={NCCL: "2.27.3"}), captured_at=NIGHT)
+    assert [("error", "EA214", ["n2"])] == [
+        each for each in told(compared(folder, "good")) if each[0] != "info"
+    ]
+
+
+def test_difference_that_a_baseline_of_another_launch_has_too_is_none(folder: Folder) -> None:
+    """It was accepted when the baseline was."""
+    store_snapshot(folder.path, launched("ssh", n2={NCCL: "2.27.3"}), captured_at=MORNING, tags=["good"])
+    store_snapshot(folder.path, launched("slurm", n2={NCCL: "2.27.3"}), captured_at=NOON)
+    assert [] == [each for each in told(compared(folder, "good")) if each[0] != "info"]
+
+
 @pytest.mark.parametrize("baseline", ["good", "n1@good", "n[1-3]@good", "majority"])
 def test_baseline_of_each_form_names_the_node_that_left_it(kept: Folder, baseline: str) -> None:
     """One node is off, whoever says what is right."""
