@@ -34,7 +34,7 @@ from envaudit.control.client import Client
 from envaudit.control.hub import Event, Hub
 from envaudit.errors import InputError
 from envaudit.model import Fingerprint, Missing, Section
-from envaudit.model.codec import section_of_mapping
+from envaudit.model.codec import NODE_NAME, section_of_mapping
 
 READ, PART, ROAD, CHECKED, BYE = "gate.read", "gate.part", "gate.road", "gate.checked", "gate.bye"
 ASK, CHECK, VERDICT, LEAVE = "gate.ask", "gate.check", "gate.verdict", "gate.leave"
@@ -184,8 +184,10 @@ class Gathering:
         for index, member in sorted(hub.members.items()):
             if member.hello.get("reads") is not True:
                 continue
+            label = member.node if NODE_NAME.match(member.node) else f"rank{index}"
             # Two machines that call themselves alike are still two.
-            label = member.node if member.node not in labels else f"{member.node}:{index}"
+            while label in labels:
+                label += f":{index}"
             labels.add(label)
             self.nodes[index] = _Node(index, label)
             if member.left:

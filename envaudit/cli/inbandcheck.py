@@ -245,6 +245,7 @@ def _snapshot(heard: Mapping[int, Any]) -> Snapshot:
         body = heard[index] if isinstance(heard[index], dict) else {}
         node = str(body.get("node", ""))
         if not NODE_NAME.match(node):
+            missing[f"rank{index}"] = Missing("corrupt", "it says what no process says")
             continue
         answer = {"captured_at": now, "tool": __version__, "sections": body.get("sections")}
         try:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from envaudit.cli import compiled, compiling, gatemeeting
+from envaudit.cli import compiled, compiling, gatemeeting, inbandcheck
 from envaudit.cli.gatemeeting import Attendant, Gathering, let_leave
 from envaudit.control.client import Client, connect
 from envaudit.control.hub import Hub, listen
@@ -515,19 +515,36 @@ def test_node_that_is_not_heard_at_all_is_given_up_long_before_its_time() -> Non
     assert took_s < 30
 
 
-def test_nodes_of_one_name_are_told_apart() -> None:
-    """Two machines that both call themselves localhost are two nodes."""
-    hub = Hub(listen("127.0.0.1", 0), 2)
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["localhost", "localhost"], ["localhost", "localhost:1"]),
+        (["n", "n:2", "n"], ["n", "n:2", "n:2:2"]),
+        (["n1,n2", "n[1-9]", "\x1b[31m"], ["rank0", "rank1", "rank2"]),
+    ],
+)
+def test_nodes_are_told_apart_whatever_they_call_themselves(names: list[str], labels: list[str]) -> None:
+    """Two machines that both call themselves localhost are two nodes; a set of nodes is none."""
+    hub = Hub(listen("127.0.0.1", 0), len(names))
     port = hub._listener.getsockname()[1]
     joined = threading.Thread(target=hub.join, args=(30,))
     joined.start()
-    first = connect("127.0.0.1", port, b"", 0, "localhost", {"reads": True}, 30)
-    second = connect("127.0.0.1", port, b"", 1, "localhost", {"reads": True}, 30)
-    joined.join()
-    with first, second:
-        labels = [node.label for node in Gathering(hub, (), "1").nodes.values()]
+    with ExitStack() as stack:
+        for index, name in enumerate(names):
+            stack.enter_context(connect("127.0.0.1", port, b"", index, name, {"reads": True}, 30))
+        joined.join()
+        found = [node.label for node in Gathering(hub, (), "1").nodes.values()]
     hub.close(0)
-    assert ["localhost", "localhost:1"] == labels
+    assert labels == found
+
+
+def test_process_of_a_check_that_gives_no_node_s_name_is_missing() -> None:
+    """What it should have said is no evidence."""
+    snapshot = inbandcheck._snapshot({0: {"node": "n0", "sections": []}, 1: {"node": "n1,n2"}, 2: None})
+    assert (["n0"], ["rank1", "rank2"]) == (
+        [each.node for each in snapshot.fingerprints],
+        list(snapshot.missing),
+    )
 
 
 def _free_port() -> int:
