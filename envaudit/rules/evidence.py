@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Dict, Iterator, List, Set, Tuple
 
 from envaudit.model.drift import Drift
+from envaudit.model.fingerprint import Fingerprint
 from envaudit.model.nodeset import natural_key
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Evidence, Found, rule
@@ -178,22 +179,20 @@ def _sharing_nothing(evidence: Evidence) -> List[Tuple[str, List[str]]]:
     """
     if any(set(one.sections) == {"lock"} for one in evidence.references):
         return []
-    told = {
-        one.node: sorted(
-            name
-            for name, section in one.sections.items()
-            if section.status != "error" and evidence.covers(name)
-        )
-        for one in evidence.everything
-        if one.node
-    }
-    times = Counter(name for names in told.values() for name in names)
-    own = {one.node for one in evidence.fingerprints}
-    return [
-        (node, names)
-        for node, names in told.items()
-        if node in own and names and all(times[name] < 2 for name in names)
-    ]
+    told = [_subjects(one, evidence) for one in (*evidence.fingerprints, *evidence.references) if one.node]
+    times = Counter(name for names in told for name in names)
+    alone = []
+    # A node may be held against its own past, which has the same name.
+    for one in evidence.fingerprints:
+        names = _subjects(one, evidence) if one.node else []
+        if names and all(times[name] < 2 for name in names):
+            alone.append((one.node, names))
+    return alone
+
+
+def _subjects(one: Fingerprint, evidence: Evidence) -> List[str]:
+    sections = one.sections.items()
+    return sorted(name for name, each in sections if each.status != "error" and evidence.covers(name))
 
 
 def _reason(drift: Drift) -> str:

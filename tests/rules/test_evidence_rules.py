@@ -186,6 +186,17 @@ def test_report_that_shares_no_subject_with_another_is_no_pass() -> None:
     assert [] == [each for each in findings([freeze, other, fresh]) if each.rule == "EA904"]
 
 
+def test_node_beside_its_own_past_shares_all_subjects() -> None:
+    """The reference has the same name as the node that is held against it."""
+    now, then = training_node("node01"), training_node("node01")
+    found = judge(Evidence((now,), references=(then,)))
+    assert [] == [each for each in found if each.rule == "EA904"]
+    past = fingerprint("node01", "import", packages={"distributions": {}})
+    smi = fingerprint("node01", "import", gpu={"count": 1})
+    (alone,) = [each for each in judge(Evidence((smi,), references=(past,))) if each.rule == "EA904"]
+    assert ("node01",) == alone.nodes
+
+
 def test_other_launch_is_info_and_names_the_smaller_side() -> None:
     """Facts of a launch are not held against another one; that is said once, and is no fault."""
     nodes = [*PAIR, training_node("node03", launch="slurm", algo="Tree", libraries={})]
