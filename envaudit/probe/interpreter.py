@@ -30,9 +30,10 @@ _EDGE = "\x1d"
 
 # `-c` puts the working directory first on sys.path. It is dropped before anything is imported, so
 # that no file there runs, and from the record, since it belongs to `-c` and not to the environment.
+# Entries that are no texts, such as a Path, are none to Python's import either.
 ASK = """
 import sys
-path = list(sys.path)
+path = [entry for entry in sys.path if isinstance(entry, str)]
 if path and path[0] == "" and not getattr(sys.flags, "safe_path", False):
     del path[0]
     del sys.path[0]

@@ -67,6 +67,15 @@ def test_description_tells_the_users_own_bytecode_flag(tmp_path: Path) -> None:
     assert 1 == told["flags"]["dont_write_bytecode"]
 
 
+def test_description_lacks_entries_that_python_ignores(tmp_path: Path) -> None:
+    """A sitecustomize that adds a Path adds nothing: import takes texts alone."""
+    added = "import pathlib, sys\nsys.path += [pathlib.Path('/no/text'), b'/bytes', None]\n"
+    (tmp_path / "sitecustomize.py").write_text(added)
+    told = described(cwd="/", PYTHONPATH=str(tmp_path))
+    assert str(tmp_path) == told["path"][0]
+    assert not {"/no/text", "/bytes"}.intersection(told["path"])
+
+
 def test_description_writes_nothing(tmp_path: Path) -> None:
     """A sitecustomize that the user has is run, as for the user, but leaves no bytecode."""
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.path.append('/added/by/site')\n")
