@@ -93,7 +93,8 @@ _WHOLE_PATH = re.compile(r"/(?:[^\s:;,'\"()<>|=]| (?!/))+\Z")
 _PROCESS = re.compile(r"(?:python[\d.]*|pt_main_thread|ray|torchrun|Xorg|nvidia-\w+|nv-\w+|dcgm\w*)\Z")
 _PLAIN_KEY = re.compile(r"[a-z][a-z_]{0,40}\Z")
 _PCI_ADDRESS = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\Z")
-_HOME = re.compile(r"/(?:home|Users)/([^/\s:;,'\"]+)")
+# No user begins with a dot: a home folder may be /home itself, with /home/.cache in it.
+_HOME = re.compile(r"/(?:home|Users)/([^./\s:;,'\"][^/\s:;,'\"]*)")
 
 
 def redact(snapshot: Snapshot) -> Snapshot:

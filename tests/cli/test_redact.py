@@ -126,6 +126,16 @@ def test_redact_into_the_store_is_refused(folder: Folder) -> None:
     assert "--redact needs --output" in ended.err
 
 
+def test_cache_in_a_home_of_that_name_is_no_user() -> None:
+    """In a container HOME may be /home: `ld.so.cache` is no text about somebody."""
+    env = Section("env", 1, "ok", {"variables": {"HF_HOME": "/home/.cache/huggingface"}})
+    libraries = Section("libraries", 1, "ok", {"nccl": {"via": "ld.so.cache"}})
+    sections = {"env": env, "libraries": libraries}
+    node = Fingerprint("gpu01", "probe", "2026-11-30T10:00:00Z", "0", sections)
+    (redacted,) = redact(Snapshot((node,), {})).fingerprints
+    assert {"nccl": {"via": "ld.so.cache"}} == redacted.sections["libraries"].facts
+
+
 def test_same_identity_has_one_pseudonym_across_sections_and_nodes() -> None:
     """A user in a path is the user of a process; a node in a message is that node."""
     gpu = Section("gpu", 1, "ok", {}, {"processes": [{"user": "zoe", "pid": 7}]})
