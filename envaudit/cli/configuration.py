@@ -133,6 +133,10 @@ def load(named: Optional[str], start: str, policy: Optional[str] = None) -> Conf
     for path, table, _ in (*files, *named_policy):
         faults += _faults(path, table)
     if faults:
+        from envaudit.model.printing import printable
+
+        # A key of a repository under test may hold a line of its own, such as a command to a CI runner.
+        faults = list(map(printable, faults))
         count = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
         raise UsageError("\n".join([f"{count} in the configuration:", *faults]))
     merged_nodes: Dict[str, Any] = {}

@@ -89,7 +89,7 @@ def _append(path: str, row: Mapping[str, str | None], day: str) -> None:
             next_step=f"Write each waiver there as a table of its own: [[{_head(path)}]].",
         ) from None
     if complaints:
-        told = "\n".join(f"{path}: {each.key}: {each.text}" for each in complaints)
+        told = "\n".join(printable(f"{path}: {each.key}: {each.text}") for each in complaints)
         raise UsageError(f"the waiver is not written:\n{told}")
     was_trusted = bool(before) and trusted.is_trusted(path, before)
     atomic_write(path, after)

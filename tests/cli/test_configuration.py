@@ -203,3 +203,14 @@ def test_configuration_of_a_command_is_read_once(project: Path) -> None:
     assert 7 == configuration.of(options).nodes.timeout_s
     file.write_text("[nodes]\ntimeout = 9\n")
     assert 7 == configuration.of(options).nodes.timeout_s
+
+
+def test_key_with_a_line_end_makes_no_line_of_its_own(tmp_path: Path) -> None:
+    """It would be a command to the runner of a CI."""
+    (tmp_path / "envaudit.toml").write_text('"a\\n::stop-commands::x" = 1\n')
+    with pytest.raises(UsageError) as caught:
+        configuration.load(None, str(tmp_path))
+    head, *lines = str(caught.value).splitlines()
+    assert "a fault in the configuration:" == head
+    assert 1 == len(lines)
+    assert r"a\n::stop-commands::x: unknown table" in lines[0]
