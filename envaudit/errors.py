@@ -35,7 +35,9 @@ class EnvauditError(Exception):
 
     def __str__(self) -> str:
         """`where: what (why). next step`, each part only where it is known."""
-        text = f"{self.where}: {self.what}" if self.where else self.what
+        # The name of a file makes no line of its own: a CI runner takes some lines for commands.
+        where = self.where.replace("\n", "\\n").replace("\r", "\\r")
+        text = f"{where}: {self.what}" if where else self.what
         if self.why:
             text += f" ({self.why})"
         if not text.endswith((".", "?", "!")):

@@ -415,3 +415,10 @@ def test_terminal_controls_in_an_argument_are_not_sent_back(folder: Folder) -> N
     ended = folder.run("show", "\x1b[2Jnode")
     assert 2 == ended.code, ended.err
     assert "\x1b" not in ended.err
+
+
+def test_name_of_a_file_makes_no_line_of_its_own(folder: Folder) -> None:
+    """It would be a command to the runner of a CI."""
+    ended = folder.run("show", "a\n::stop-commands::x.json")
+    assert 4 == ended.code
+    assert ended.err.startswith("envaudit: a\\n::stop-commands::x.json: cannot be read")
