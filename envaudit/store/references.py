@@ -78,7 +78,7 @@ def no_snapshot_of(snapshots: str, nodes: Iterable[str], known: Iterable[str]) -
         "no snapshot in the store",
         where=fold(gone),
         why=os.path.dirname(snapshots),
-        next_step=suggest(gone[0], known) or "Run 'envaudit snapshot --nodes' for it first.",
+        next_step=_either(suggest(gone[0], known), "run 'envaudit snapshot --nodes' for it first."),
     )
 
 
@@ -101,7 +101,10 @@ def _locate_tag(tags: str, nodes: Sequence[str], tag: str) -> Dict[str, str]:
         f"no tag '{tag}' on this node",
         where=fold(gone),
         why=f"{fold(tagged)} have it" if len(tagged) > 1 else f"{tagged[0]} has it",
-        next_step=suggest(gone[0], tagged),
+        next_step=_either(
+            suggest(gone[0], tagged),
+            f"give it one: envaudit baseline accept --from '{fold(gone)}@latest' --tag {tag}.",
+        ),
     )
 
 
@@ -131,6 +134,11 @@ def _locate_newest(
         where=fold(later),
         next_step=f"The oldest one of {later[0]} is of {_readable(_stamp(oldest[later[0]]))}.",
     )
+
+
+def _either(meant: str, otherwise: str) -> str:
+    """What was probably meant, and what to do where it was not: node02 beside node01 is no typing error."""
+    return f"{meant} If not, {otherwise}" if meant else f"{otherwise[0].upper()}{otherwise[1:]}"
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -91,13 +91,24 @@ def test_time_in_summer_counts_its_own_hour(store: Store) -> None:
         ("node01", "god", "no tag 'god' in the store ({path}). Did you mean 'good'?"),
         ("node01", "zzz", "no tag 'zzz' in the store ({path}). Its tags are first, good."),
         ("node01", "lates", "no tag 'lates' in the store ({path}). Did you mean 'latest'?"),
-        ("node02", "good", "node02: no tag 'good' on this node (node01 has it). Did you mean 'node01'?"),
+        (
+            "node02",
+            "good",
+            "node02: no tag 'good' on this node (node01 has it). Did you mean 'node01'? "
+            "If not, give it one: envaudit baseline accept --from 'node02@latest' --tag good.",
+        ),
         (
             "node03",
             "first",
-            "node03: no tag 'first' on this node (node[01-02] have it). Did you mean 'node02'?",
+            "node03: no tag 'first' on this node (node[01-02] have it). Did you mean 'node02'? "
+            "If not, give it one: envaudit baseline accept --from 'node03@latest' --tag first.",
         ),
-        ("node03", "latest", "node03: no snapshot in the store ({path}). Did you mean 'node02'?"),
+        (
+            "node03",
+            "latest",
+            "node03: no snapshot in the store ({path}). Did you mean 'node02'? "
+            "If not, run 'envaudit snapshot --nodes' for it first.",
+        ),
         (
             "zz",
             "latest",
