@@ -139,6 +139,16 @@ def test_space_that_is_short_or_full_or_read_only(
     assert message.endswith("read-only") is ("Mount /tmp writable" in finding.hint)
 
 
+@pytest.mark.parametrize(("place", "key"), [("/dev/shm", "shm"), ("/tmp", "tmp")])
+def test_place_that_is_read_only_on_one_node_is_one_finding(place: str, key: str) -> None:
+    """That it is writable on the others says nothing more."""
+    nodes = [node(name, storage={key: {"access": "rw"}}) for name in ("n1", "n2")]
+    found = findings([*nodes, node("n3", storage={key: {"access": "ro"}})])
+    assert [("EA127", ("n3",), f"{place} is read-only")] == [
+        (each.rule, each.nodes, each.message) for each in found
+    ]
+
+
 def test_free_space_of_each_node_stands_in_the_evidence() -> None:
     """Nodes that differ by a file are still one finding."""
     (finding,) = findings([node("n1", tmp_free=2 * GIB), node("n2", tmp_free=GIB)])
