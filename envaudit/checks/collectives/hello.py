@@ -66,15 +66,23 @@ def interface_of(
         on_gpu: whether NCCL chooses, or gloo.
     """
     variable = "NCCL_SOCKET_IFNAME" if on_gpu else "GLOO_SOCKET_IFNAME"
-    selection = _map(_map(network, "selection"), variable)
+    names = _map(_map(network, "selection"), variable).get("names")
     if environ.get(variable):
-        names = selection.get("names")
         if not isinstance(names, list) or not names:
             # It resolves to nothing here: the name alone says so.
             return {"name": environ[variable].split(",")[0][:64], "address": None}
         return {"name": str(names[0]), "address": _address(network, str(names[0]))}
     address = own_address(*hub)
+    if on_gpu and _is_own(address) and not _is_own(hub[0]):
+        # The first node's own name is 127.0.1.1 in many an /etc/hosts. gloo goes by that, NCCL does not.
+        name = str(names[0]) if isinstance(names, list) and names else ""
+        address = _address(network, name)
+        return {"name": name if address else None, "address": address}
     return {"name": _owner(network, address), "address": address}
+
+
+def _is_own(host: Optional[str]) -> bool:
+    return host is not None and (host.startswith("127.") or host in ("::1", "localhost"))
 
 
 def own_address(host: str, port: int) -> Optional[str]:
@@ -106,7 +114,7 @@ def _address(network: Mapping[str, Any], name: str) -> Optional[str]:
 def _owner(network: Mapping[str, Any], address: Optional[str]) -> Optional[str]:
     if address is None:
         return None
-    if address.startswith("127.") or address == "::1":
+    if _is_own(address):
         return "lo"
     names = [name for name in _map(network, "interfaces") if address in _addresses(network, name)]
     return names[0] if names else None

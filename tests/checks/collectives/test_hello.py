@@ -8,6 +8,7 @@ import pytest
 
 from envaudit._version import __version__
 from envaudit.checks.cards import Card
+from envaudit.checks.collectives import hello
 from envaudit.checks.collectives.hello import hello_of, interface_of, own_address
 
 NETWORK = {
@@ -71,6 +72,22 @@ def test_interface_is_the_one_that_the_library_s_variable_names(
 ) -> None:
     """Else the one by which the node reaches the hub."""
     assert expected == interface_of(NETWORK, environ, HUB, on_gpu=on_gpu)
+
+
+@pytest.mark.parametrize(
+    ("network", "on_gpu", "expected"),
+    [
+        (NETWORK, True, {"name": "ib0", "address": "10.9.0.7"}),
+        ({}, True, {"name": None, "address": None}),
+        (NETWORK, False, {"name": "lo", "address": "127.0.1.1"}),
+    ],
+)
+def test_first_node_whose_name_is_127_0_1_1_takes_what_nccl_takes(
+    monkeypatch: pytest.MonkeyPatch, network: Mapping[str, Any], on_gpu: bool, expected: Mapping[str, Any]
+) -> None:
+    """As Debian writes it into /etc/hosts: NCCL is not misled by it, gloo is."""
+    monkeypatch.setattr(hello, "own_address", lambda host, port: "127.0.1.1")
+    assert expected == interface_of(network, {}, ("node01", 29501), on_gpu=on_gpu)
 
 
 def test_variable_that_names_nothing_here_is_told_without_an_address() -> None:
