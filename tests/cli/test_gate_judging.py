@@ -17,6 +17,7 @@ from envaudit.cli.configuration import Lock
 from envaudit.cli.main import parser_of
 from envaudit.model import Section
 from envaudit.report import Report
+from tests.cases.nodes import USUAL, node
 from tests.diff.nodes import fingerprint
 
 PACKAGE = "nvidia-nccl-cu13"
@@ -53,6 +54,21 @@ def test_other_package_is_told_between_the_nodes_where_the_lock_must_not_speak_l
     """A remark takes along nothing that is worse."""
     found = report(tmp_path, ["2.27.7", "2.27.7", "2.26.2"], '[rules.EA202]\nseverity = "info"\n')
     assert ["EA216", "EA202"] == [one.rule for one in found.findings]
+
+
+def test_setting_of_one_node_is_told_of_a_launch_whose_baseline_was_read_over_ssh() -> None:
+    """The baseline says nothing of a launch's libraries: the other nodes of the launch do."""
+    names = ("n1", "n2", "n3")
+    before = {name: node(name, USUAL._replace(launch="ssh")) for name in names}
+    held = gatejudging.Held(None, compiled.Baseline("good", "", before, for_all=False))
+    odd = {"n2": {"libraries/nccl/version": "2.27.3"}}
+    now = tuple(node(name, USUAL._replace(launch="inband"), odd.get(name)) for name in names)
+    options = parser_of("gate").parse_args([])
+    found = gatejudging.report_of(
+        gatejudging.Seen(now, {}, (), tuple(now[0].sections)), held, options, time.monotonic()
+    )
+    errors = [(one.rule, one.nodes) for one in found.findings if one.severity == "error"]
+    assert [("EA214", ("n2",))] == errors
 
 
 def of_example(folder: Path) -> Report:
