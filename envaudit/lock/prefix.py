@@ -89,7 +89,8 @@ def _check_replaceable(target: str) -> None:
 def _held(path: str) -> Iterator[None]:
     """The right to work on a prefix; ends with the process, however that ends."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        # The folder may be anybody's, such as /tmp: no file is made where a link of another user leads.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.exists(path) and os.fstat(descriptor).st_ino == os.stat(path).st_ino:

@@ -419,6 +419,15 @@ def test_replacement_waits_for_nobody_who_holds_the_prefix(old: Path) -> None:
         os.close(descriptor)
 
 
+def test_replacement_makes_no_file_where_a_link_beside_it_leads(old: Path, tmp_path: Path) -> None:
+    """In a folder like /tmp somebody else may have put it there."""
+    elsewhere = tmp_path / "elsewhere"
+    (old.parent / ".env.envaudit-lock").symlink_to(elsewhere)
+    with pytest.raises(NeededError, match="cannot be installed into"), replacement(str(old)):
+        pass
+    assert not elsewhere.exists()
+
+
 def test_replacement_follows_a_link_to_the_prefix(old: Path, tmp_path: Path) -> None:
     """`env` may be a link to the place with the space: what it points to is replaced, the link stays."""
     link = tmp_path / "link"
