@@ -26,6 +26,8 @@ OLDEST_PYTHON = (3, 8)
 # BOOT says why it stops in a line of its own, since it stops before it could write frames.
 STOP = b"@envaudit-stop "
 STOPS = ("python", "header", "size", "digest", "place")
+# BOOT's exit status where standard input ends before all has arrived, as when its controller is gone.
+CUT_OFF = 4
 
 # What the answer to a ping begins with: `@envaudit-pong <nanoseconds since the epoch> <the ping>`.
 PONG = b"@envaudit-pong "
@@ -57,7 +59,7 @@ def take(count):
  parts=[]
  while count:
   part=os.read(0,min(count,65536))
-  if not part:os._exit(4)
+  if not part:os._exit({cut_off})
   parts.append(part)
   count-=len(part)
  return b"".join(parts)
@@ -144,6 +146,7 @@ def _one_line() -> str:
         max_header_bytes=MAX_HEADER_BYTES,
         max_payload_bytes=MAX_PAYLOAD_BYTES,
         pings_s=PINGS_S,
+        cut_off=CUT_OFF,
     )
     text = _FIRST.format(oldest=OLDEST_PYTHON, rest=rest.replace("\n", "~"))
     assert not set(text) & set("'\\!\n"), "the text would not survive a login shell"

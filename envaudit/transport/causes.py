@@ -11,6 +11,7 @@ import signal
 from typing import NamedTuple
 
 from envaudit.model.fingerprint import Missing
+from envaudit.transport import boot
 
 _PYTHON = "Python 3.8 or newer is needed on the node"
 
@@ -135,6 +136,12 @@ def of_end(ended: Ended) -> Missing:
     words = last_words(complaint) or printable(ended.last_line)
     tail = f": {words}" if words else ", without saying why"
     try_it = f"Check that '{ended.trial}' works."
+    if ended.rc == boot.CUT_OFF and not words:
+        return Missing(
+            "unreachable",
+            f"the interpreter's standard input ended before the probe was there ({ended.words})",
+            "Let the command pass standard input on: kubectl exec -i, docker exec -i, ssh without -n.",
+        )
     if ended.rc is None:
         return Missing("crashed", f"the command was ended before it answered{tail}", try_it)
     if ended.rc == 0:

@@ -45,6 +45,15 @@ def test_argv_of_a_template_keeps_its_words(template: str, launch: str, argv: li
     assert (launch, argv) == (transport.launch, transport.argv(Target("n1", "/p y")))
 
 
+def test_command_that_passes_no_standard_input_on_is_told_what_it_lacks() -> None:
+    """`kubectl exec` and `docker exec` without -i give the interpreter an empty input."""
+    command = 'sh -c \'exec "$0" "$@" </dev/null\' {python}'
+    snapshot = gather(Exec(command), [Target("n1", sys.executable)], Request(sections=("env",)))
+    missing = snapshot.missing["n1"]
+    assert ("unreachable", True) == (missing.kind, "standard input ended" in missing.why)
+    assert "kubectl exec -i" in missing.next_step
+
+
 @given(NODE_NAMES, st.text(min_size=1).map("/{}".format))
 def test_argv_values_never_become_more_words_or_fields(node: str, python: str) -> None:
     """Blanks, quotes and braces in an interpreter's path are not read again."""
