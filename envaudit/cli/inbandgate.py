@@ -31,7 +31,7 @@ from envaudit.cli.checkoptions import CheckAsk, asked_by
 from envaudit.cli.gatemeeting import CHECK, CHECKED, READ, Attendant, Gathering, let_leave
 from envaudit.cli.output import check_output_options, emit
 from envaudit.cli.policyof import policy_of
-from envaudit.cli.seat import InBand, end_with_launcher
+from envaudit.cli.seat import InBand, end_with_launcher, job_nodes
 from envaudit.cli.thisnode import this_node
 from envaudit.control.client import HubLost
 from envaudit.control.hub import Hub, HubClosed
@@ -104,6 +104,12 @@ class _Gate:
 
     def run(self) -> int:
         """Until the verdict is told; nothing that was started is left."""
+        nodes = job_nodes(os.environ)
+        if self.launch.count == 1 and nodes > 1:
+            # A batch script that calls it without srun would take one node's pass for that of the job.
+            self.stages.append(
+                Stage("nodes", f"this one alone of the {nodes} of the job; srun starts it on all")
+            )
         try:
             if self.launch.count == 1 and self.layout.local_ranks == 1:
                 return self._alone()

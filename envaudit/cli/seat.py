@@ -179,6 +179,11 @@ def _of_mpi(environ: Mapping[str, str], rank: int, world: int, local: int, here:
     return InBand("mpirun", rank, world, this_node(), host, port, rank=rank, local_rank=local)
 
 
+def job_nodes(environ: Mapping[str, str]) -> int:
+    """How many nodes the Slurm job has in which this process runs; 1 outside of any."""
+    return _maybe(environ, "SLURM_JOB_NUM_NODES") or 1
+
+
 def _of_srun(environ: Mapping[str, str], options: argparse.Namespace) -> Optional[InBand]:
     # A batch script has SLURM_PROCID as well, and is no task of a step that somebody started with srun.
     if not {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}.issubset(environ):

@@ -125,6 +125,17 @@ def test_ranks_of_a_healthy_launch_all_pass_and_the_first_prints(
     assert (one_file.parent / "verdict").read_text() == f"{ended[0][1].rstrip().rpartition(chr(10))[2]}\n"
 
 
+@pytest.mark.parametrize("nodes", [2, 1])
+def test_batch_script_without_srun_says_that_it_looks_at_one_node(
+    one_file: Path, launches: list[Launch], nodes: int
+) -> None:
+    """One node's pass is not that of the job."""
+    launches.append(Launch(one_file, 1, sys.executable, "--no-check"))
+    launches[0].start(0, {"SLURM_JOB_NUM_NODES": str(nodes), "SLURM_PROCID": "0", "SLURM_NTASKS": str(nodes)})
+    code, out, _ = launches[0].end()[0]
+    assert (0, nodes > 1) == (code, "this one alone of the 2 of the job" in out)
+
+
 def test_rank_that_never_comes_makes_all_others_incomplete(one_file: Path, launches: list[Launch]) -> None:
     """It is named, and so is who was there."""
     launch = Launch(one_file, 3, sys.executable, "--no-check", "--join", "3", "--format", "json")
