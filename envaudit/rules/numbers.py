@@ -35,7 +35,7 @@ _FAULTS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake", "sw_thermal_s
 
 # What a worker says that finds no torch begins so (`checks/worker.py`).
 _NO_TORCH = "torch is not installed"
-_NAME_TORCH = "Name the interpreter whose environment has torch with --python, or in envaudit.toml."
+_NAME_TORCH = "Name the Python that has torch with --python or in envaudit.toml; start envaudit.pyz with it."
 
 Chosen = Callable[[CheckedCase], bool]
 
