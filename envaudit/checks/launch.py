@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from typing import Dict, List, Mapping, Optional, Tuple
 
 import envaudit
@@ -50,6 +51,15 @@ _IN_MEMORY = "/proc/self/fd/"
 def package_place() -> str:
     """The folder or zip that this package was imported from, as an absolute path."""
     return os.path.abspath(os.path.dirname(next(iter(envaudit.__path__))))
+
+
+def cache_path(of: str) -> str:
+    """A folder of its own for what compilers make; they make it, too, where there is one to be used."""
+    try:
+        folder = tempfile.gettempdir()
+    except FileNotFoundError:  # nothing can be written here, and most runs have nothing to write
+        folder = "/tmp"
+    return os.path.join(folder, f"envaudit-{of}-{os.urandom(8).hex()}")
 
 
 def start(

@@ -8,11 +8,9 @@ and die with this process (`checks/launch.py`).
 
 from __future__ import annotations
 
-import os
 import selectors
 import shutil
 import subprocess
-import tempfile
 import time
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set
 
@@ -87,7 +85,7 @@ def supervise(started: Started, plan: Plan, tell: Optional[Tell] = None) -> List
     ends = time.monotonic() + plan.budget_s - _ENDING_S
     # Made by a compiler when there is one to use it: most runs have none, and a run that is killed leaves
     # then nothing behind.
-    cache = os.path.join(tempfile.gettempdir(), f"envaudit-checks-{os.urandom(8).hex()}")
+    cache = launch.cache_path("checks")
     watch = _Watch(started, plan, ends, cache, tell)
     try:
         return watch.run()

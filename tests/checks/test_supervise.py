@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,6 +94,19 @@ def test_what_an_environment_prints_before_the_worker_speaks_is_no_result(
     """Lines of its sitecustomize, a log in JSON among them, and one that has no end."""
     (run,) = scripted("device(); cases()\nfor name in left: ok(name)\nsay(end=True)", before=before)
     assert ("cpu", {"a": OK, "b": OK, "c": OK}) == (run.facts["name"], statuses(run))
+
+
+def test_machine_without_any_folder_that_can_be_written_is_checked_all_the_same(
+    scripted: Supervise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container whose root is read-only: the folder would be for a compiler, and none is used."""
+
+    def none_usable() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none_usable)
+    (run,) = scripted("device(); cases()\nfor name in left: ok(name)\nsay(end=True)")
+    assert {"a": OK, "b": OK, "c": OK} == statuses(run)
 
 
 def test_case_that_a_worker_leaves_out_is_not_run(scripted: Supervise) -> None:

@@ -25,11 +25,12 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from envaudit.checks import launch
 from envaudit.checks.collectives.ending import HUB_LOST, LOST
 from envaudit.checks.collectives.layout import Layout, Limits
 from envaudit.checks.collectives.rendezvous import Door, Trial, free_ports, reach
 from envaudit.checks.collectives.result import own_result
-from envaudit.checks.collectives.workers import Early, Workers, cache_path
+from envaudit.checks.collectives.workers import Early, Workers
 from envaudit.checks.supervise import Started
 from envaudit.control.client import Client
 from envaudit.control.failures import HubLost
@@ -75,7 +76,7 @@ class Member:
         self._before = _Aside(before) if before else None
         self._before_s = before_s if before else 0.0
         self._selector = selectors.DefaultSelector()
-        self._cache = cache_path()
+        self._cache = launch.cache_path("collectives")
         self._workers = Workers(started, self._selector, self._cache, self._send, early)
         self._door: Optional[Door] = None
         self._trial: Optional[Trial] = None

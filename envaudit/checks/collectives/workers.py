@@ -7,12 +7,10 @@ second, but for the last words of one, which go at once.
 from __future__ import annotations
 
 import json
-import os
 import selectors
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Type
@@ -50,15 +48,6 @@ def start(started: Started, seconds: float, cache: str) -> subprocess.Popen[byte
     return launch.start(started.interpreter, environ, started.cwd, seconds, cache, WORKER)
 
 
-def cache_path() -> str:
-    """A folder for what compilers make; they make it, too."""
-    try:
-        folder = tempfile.gettempdir()
-    except FileNotFoundError:
-        folder = "/tmp"
-    return os.path.join(folder, f"envaudit-collectives-{os.urandom(8).hex()}")
-
-
 class Early:
     """Workers started before there is a task for them; those that got none are ended with the context.
 
@@ -74,7 +63,7 @@ class Early:
         self._started = started
         self._count = count
         self._seconds = seconds
-        self._cache = cache_path()
+        self._cache = launch.cache_path("collectives")
         self._waiting: List[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Early:
