@@ -79,17 +79,15 @@ def _ask(
     def through(node: str, outcome: str) -> None:
         if progress is not None:
             progress.update(node, outcome)
-        if request.given_up is None:
-            return
-        by_node = {talk.target.node: talk for talk in talks}
         answer = by_node[node].result
-        if isinstance(answer, Fingerprint):
-            for name, seconds in request.given_up(answer).items():
-                if name in by_node:
-                    by_node[name].hurry(seconds)
+        if request.given_up is None or not isinstance(answer, Fingerprint):
+            return
+        for name, seconds in request.given_up(answer).items():
+            if name in by_node:
+                by_node[name].hurry(seconds)
 
     task = new_task(_affordable(request.fanout))
-    talks: list[Conversation] = []
+    by_node: dict[str, Conversation] = {}
     try:
         with_tree = transport.through_tree and draws_tree(task)
         shared = new_opening()
@@ -100,7 +98,10 @@ def _ask(
             asked = request_of(target.node, with_tree) if request_of else request
             if target.node in request.own and not with_tree:
                 asked = asked._replace(options={**asked.options, **request.own[target.node]})
-            talks.append(Conversation(transport, target, asked, parcel, opened, through, timebase, measure))
+            by_node[target.node] = Conversation(
+                transport, target, asked, parcel, opened, through, timebase, measure
+            )
+        talks = list(by_node.values())
         if with_tree:
             parcel.make()
             _run_through_tree(task, transport, talks, request)
@@ -116,7 +117,7 @@ def _ask(
     finally:
         program.end_all()
         task.abort(kill=True)
-    return _snapshot(transport, talks)
+    return _snapshot(transport, list(by_node.values()))
 
 
 def _measure(transport: Transport, request: Request, timebase: Timebase, *, with_tree: bool) -> Measure | str:
