@@ -24,13 +24,20 @@ def add_lock_options(parser: argparse._ActionsContainer) -> None:
 
 
 def add_supply_options(parser: argparse._ActionsContainer) -> None:
-    """`--offline`, `--mirror`, `--cache`."""
+    """`--offline`, `--mirror`, `--cache`, `--variable`."""
     parser.add_argument("--offline", action="store_true", help="take nothing from the network")
     parser.add_argument(
         "--mirror", metavar="DIR", help="take packages from a folder made by 'envaudit mirror'"
     )
     parser.add_argument(
         "--cache", metavar="DIR", help="of package files (default: $XDG_CACHE_HOME/envaudit/packages)"
+    )
+    parser.add_argument(
+        "--variable",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="may go to any host that the lock writes it for; repeatable (default: hosts of your .condarc)",
     )
 
 
@@ -78,5 +85,5 @@ def supply_of(lock: Lock, options: argparse.Namespace) -> Supply:
         attempts=settings.remote_max_retries + 1,
         logins=login_of,
     )
-    addresses = addresses_of(lock, settings, mirror=options.mirror)
+    addresses = addresses_of(lock, settings, mirror=options.mirror, variables=options.variable)
     return Supply(addresses, options.cache or default_cache(), opener, options.offline)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.lock.channel import LocalChannel, served
-from tests.lock.locks import BASE, small_lock
+from tests.lock.locks import BASE, SMALL, lock_entry, small_lock, write_lock
 from tests.lock.network import Quiet, QuietServer, serving
 from tests.lock.workplace import Workplace
 
@@ -63,6 +63,32 @@ def test_install_that_fails_at_a_mirror_with_a_password_does_not_print_it(
         ended = place.run(*WORDS)
     assert (5, True) == (ended.code, "HTTP 404" in ended.err)
     assert "se-cret" not in ended.err
+    assert "tok-en" not in ended.err
+
+
+@pytest.mark.parametrize("named", ["nowhere", "option", "condarc"])
+@pytest.mark.parametrize(
+    "pattern", ["http://{}/t/${{SERVICE_TOKEN}}/train", "http://ann:$SERVICE_TOKEN@{}/train"]
+)
+def test_install_sends_a_variable_only_to_whom_the_user_named(
+    workplace: Workplace, train_channel: LocalChannel, channels_root: Path, pattern: str, named: str
+) -> None:
+    """A lock comes with a repository: its author must not be sent a secret of whoever installs it."""
+    credential = {"token": "tok-en"} if "/t/" in pattern else {"password": "ann:tok-en"}
+    with served(channels_root, **credential) as server:
+        channel = pattern.format(server.url.partition("://")[2])
+        entries = [lock_entry(train_channel, package, base=channel) for package in SMALL]
+        write_lock(workplace.folder / "train.conda-lock.yml", entries, channels=(channel,))
+        workplace.environment["SERVICE_TOKEN"] = "tok-en"
+        workplace.mirror({}, custom_channels={"other": server.url} if named == "condarc" else {})
+        ended = workplace.run(*WORDS, *(["--variable", "SERVICE_TOKEN"] if named == "option" else []))
+    if named == "nowhere":
+        assert 2 == ended.code, ended.err
+        assert "would send the variable SERVICE_TOKEN to a host" in ended.err
+        assert "--variable SERVICE_TOKEN" in ended.err
+        assert [] == server.requests
+    else:
+        assert 0 == ended.code, ended.err
     assert "tok-en" not in ended.err
 
 
