@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 
 from envaudit.cli import compiled
@@ -49,7 +48,6 @@ def execute(options: argparse.Namespace) -> int:
     command = "gate" if parts else "snapshot"
     path = printable(options.output)
     write(f"{path}: {len(data)} bytes, {told}; python {path} {command}\n")
-    sys.stdout.flush()
     return 0
 
 

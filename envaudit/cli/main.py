@@ -8,7 +8,7 @@ import importlib
 import os
 import signal
 import sys
-from typing import Dict, List, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 from envaudit._version import __version__
 from envaudit.errors import EnvauditError, Interrupted, NeededError, UsageError
@@ -84,7 +84,8 @@ def run() -> NoReturn:
     code = main()
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
+        # Its reader left, or its disk is full, as `write` has told: what is still in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     # Nor is there a point in the collections at an interpreter's end: two thirds of what that takes.
     gc.freeze()
@@ -109,10 +110,10 @@ def _open_closed_streams() -> None:
 
 def _dispatch(arguments: List[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        sys.stdout.write(overview())
+        _print(overview())
         return 0 if arguments else UsageError.exit_code
     if arguments[0] in ("-V", "--version"):
-        sys.stdout.write(f"envaudit {__version__}\n")
+        _print(f"envaudit {__version__}\n")
         return 0
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
@@ -177,6 +178,16 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, where=self.prog, next_step=f"See '{self.prog} --help'.")
+
+    def print_help(self, file: Any = None) -> None:
+        """To standard output as everything else: with an error where that is full or gone."""
+        _print(self.format_help())
+
+
+def _print(text: str) -> None:
+    from envaudit.cli.output import write
+
+    write(text)
 
 
 def _module_of(name: str) -> str:

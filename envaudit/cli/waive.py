@@ -7,12 +7,12 @@ import fcntl
 import getpass
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from envaudit.cli import configuration, policyfile, trusted
+from envaudit.cli.output import write
 from envaudit.errors import EXIT_PASS, UsageError
 from envaudit.report.screen import printable
 from envaudit.store import atomic_write
@@ -51,7 +51,7 @@ def execute(options: argparse.Namespace) -> int:
     with _alone(path):
         _append(path, row, day)
     nodes = f" on {options.nodes}" if options.nodes else ""
-    sys.stdout.write(f"{printable(path)}: {row['rule']}{printable(nodes)} is waived until {day}\n")
+    write(f"{printable(path)}: {row['rule']}{printable(nodes)} is waived until {day}\n")
     return EXIT_PASS
 
 

@@ -280,12 +280,15 @@ def test_waived_finding_is_in_every_report(folder: Folder) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_standard_output_on_a_full_disk_is_no_fault_of_the_program(linting: Folder) -> None:
+@pytest.mark.parametrize("words", [["lint"], ["lint", "--help"], ["--help"], ["--version"]])
+def test_standard_output_on_a_full_disk_is_no_fault_of_the_program(linting: Folder, words: list[str]) -> None:
     """`envaudit lint > report.txt`: the message names the cause, and asks for no bug report."""
     with open("/dev/full", "w", encoding="utf-8") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "envaudit", "lint"],
+            [sys.executable, "-m", "envaudit", *words],
             cwd=linting.path,
+            # A buffer that could not be emptied is flushed once more at the end.
+            env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -293,4 +296,7 @@ def test_standard_output_on_a_full_disk_is_no_fault_of_the_program(linting: Fold
             timeout=60,
         )
     assert 5 == ended.returncode
-    assert ended.stderr.startswith("envaudit: standard output: cannot be written (No space left on device).")
+    assert (
+        "envaudit: standard output: cannot be written (No space left on device). "
+        "Free space on that file system, or choose another place.\n"
+    ) == ended.stderr
