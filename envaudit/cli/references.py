@@ -1,6 +1,7 @@
 """References: what `node01@good`, `node[01-16]`, `a.json` mean, and the snapshots behind them.
 
-The grammar: a reference is a path if and only if it contains `/` or ends like a report file.
+The grammar: a reference is a path if and only if it ends like a report file, or contains `/` other
+than as the step of a range, `node[1-9/2]`.
 Otherwise the last `@` that is not at the start and does not follow `,` `!` `&` `^` splits the node
 set from the tag, so that `@gpu` stays a group.
 """
@@ -19,6 +20,7 @@ PATH_ENDINGS = (".json", ".json.gz", ".yml", ".yaml", ".toml", ".txt", ".xml", "
 
 _MAX_NODES = 1_000_000
 _MAX_DIGITS = 18
+_STEP = re.compile(r"(?<=\d)-\d+/\d+(?=[],])")
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]*\Z")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z?)?\Z")
 
@@ -46,7 +48,7 @@ def parse(text: str) -> Reference:
     Raises:
         UsageError: an empty node set, an unknown group, a tag or node name of another form.
     """
-    if "/" in text or text.endswith(PATH_ENDINGS):
+    if "/" in _STEP.sub("", text) or text.endswith(PATH_ENDINGS):
         return Reference(text, path=text)
     at = _split_at(text)
     if at is None:
@@ -73,7 +75,7 @@ def expand(text: str) -> Tuple[str, ...]:
     """
     for first, last in re.findall(r"(\d+)-(\d+)", text):
         if len(last) > _MAX_DIGITS or int(last) - int(first) >= _MAX_NODES:
-            raise UsageError(f"'{text}' names more than {_MAX_NODES} nodes")
+            raise _too_many(text)
     names = _expand(text)
     if not names:
         raise UsageError(f"node set '{text}' is empty", next_step="Name at least one node.")
@@ -101,15 +103,22 @@ def _expand(text: str) -> Tuple[str, ...]:
         return nodeset.expand(text)
     groups = re.findall(r"(?:^|[,!&^])\s*@([^,!&^\[\]]+)", text)
     try:
-        names = tuple(NodeSet(text, resolver=std_group_resolver() if groups else RESOLVER_NOGROUP))
+        named = NodeSet(text, resolver=std_group_resolver() if groups else RESOLVER_NOGROUP)
     except GroupResolverError as error:
         # No groups.conf at all, or one that cannot be read or has no such source.
         raise _bad_node_set(text, f"no source of groups: {error}", groups) from None
     except (NodeSetException, GroupSourceError) as error:
         raise _bad_node_set(text, str(error), groups) from None
-    if not names and groups:
+    if not named and groups:
         raise _bad_node_set(text, "unknown or empty group", groups)
-    return tuple(sorted(names, key=nodeset.natural_key))
+    # Two ranges in one name multiply; counted before any name is made.
+    if len(named) > _MAX_NODES:
+        raise _too_many(text)
+    return tuple(sorted(named, key=nodeset.natural_key))
+
+
+def _too_many(text: str) -> EnvauditError:
+    return UsageError(f"'{text}' names more than {_MAX_NODES} nodes")
 
 
 def _bad_node_set(text: str, why: str, groups: list[str]) -> EnvauditError:

@@ -27,6 +27,8 @@ from envaudit.errors import UsageError
         ),
         ("a.json", Reference("a.json", path="a.json")),
         ("./node01@good", Reference("./node01@good", path="./node01@good")),
+        ("node[1-9/4]@good", Reference("node[1-9/4]@good", nodes=("node1", "node5", "node9"), when="good")),
+        ("node[1-9/4]/a", Reference("node[1-9/4]/a", path="node[1-9/4]/a")),
         ("node[1-4]!node2", Reference("node[1-4]!node2", nodes=("node1", "node3", "node4"))),
     ],
 )
@@ -57,10 +59,11 @@ def test_node_set_that_is_emptied_by_its_operators_is_a_usage_error() -> None:
         expand("node1!node1")
 
 
-def test_node_set_of_absurd_size_is_refused_before_it_is_built() -> None:
+@pytest.mark.parametrize("text", ["node[1-99999999999]", "rack[0-99999]node[0-99999]"])
+def test_node_set_of_absurd_size_is_refused_before_it_is_built(text: str) -> None:
     """A mistyped range costs a message, not the memory of the machine."""
     with pytest.raises(UsageError, match="1000000"):
-        expand("node[1-99999999999]")
+        expand(text)
 
 
 @pytest.mark.parametrize(
