@@ -21,6 +21,8 @@ PATH_ENDINGS = (".json", ".json.gz", ".yml", ".yaml", ".toml", ".txt", ".xml", "
 _MAX_NODES = 1_000_000
 _MAX_DIGITS = 18
 _STEP = re.compile(r"(?<=\d)-\d+/\d+(?=[],])")
+_NODE_NAME = "It is letters, digits, '.', '_', ':' and '-', and begins with a letter, a digit or '_'."
+_SSH_USER = "The user of a node is User in your ssh configuration; NODE@TAG is no live node."
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]*\Z")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z?)?\Z")
 
@@ -83,7 +85,7 @@ def expand(text: str) -> Tuple[str, ...]:
         if not NODE_NAME.match(name):
             raise UsageError(
                 f"{name[:80]!r} is not a node name",
-                next_step="It is letters, digits, '.', '_', ':' and '-', and does not begin with '-'.",
+                next_step=_SSH_USER if "@" in name else _NODE_NAME,
             )
     return names
 

@@ -47,6 +47,12 @@ def test_reference_of_no_form_is_a_usage_error(text: str) -> None:
         parse(text)
 
 
+def test_user_before_a_node_is_said_to_belong_to_ssh() -> None:
+    """`--nodes root@node01` is what everybody tries who knows ssh."""
+    with pytest.raises(UsageError, match="User in your ssh configuration"):
+        expand("root@node01")
+
+
 def test_group_that_does_not_exist_is_a_usage_error() -> None:
     """An unknown group is no empty node set."""
     with pytest.raises(UsageError, match="no-such-group"):
