@@ -99,6 +99,8 @@ def parse_line(written: Located, block: int = -1) -> tuple[Entry, ...]:
     base = Entry(text, written.line, written.column, written.path, "pip", block=block)
     if not text:
         return ()
+    if "\0" in text:
+        raise BadRequirement("a NUL character, which no name, path or address has")
     if text.startswith("-"):
         return tuple(_options(base))
     return (_requirement(base, text),)

@@ -62,6 +62,12 @@ def test_include_that_cannot_be_followed_is_a_fault(tmp_path: Path, line: str, m
     assert [("environment.yml", 5, message)] == complaints_of(tmp_path / "project", line)
 
 
+def test_include_of_a_name_with_a_nul_is_a_fault(tmp_path: Path) -> None:
+    """YAML can write one, and no file can have it in its name."""
+    message = "a NUL character, which no name, path or address has"
+    assert [("environment.yml", 5, message)] == complaints_of(tmp_path, r'"-r a\0.txt"')
+
+
 def test_include_of_itself_is_a_fault_where_it_closes(tmp_path: Path) -> None:
     """Told at the line that closes the circle."""
     (tmp_path / "a.txt").write_text("one\n-r b.txt\n")

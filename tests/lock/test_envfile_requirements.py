@@ -108,6 +108,9 @@ def test_options_on_one_line_are_entries_of_their_own() -> None:
         ("--pre=yes", "--pre takes no value", "A line is"),
         ("--hash=sha256:00", "'--hash' is no option", "A line is"),
         ("--index-url 'x", "a quote has no partner", "A line is"),
+        ("-r a\0.txt", "a NUL character", "A line is"),
+        ("-c a\0.txt", "a NUL character", "A line is"),
+        ("./a\0.whl", "a NUL character", "A line is"),
     ],
 )
 def test_line_that_pip_refuses_is_refused_with_advice(text: str, complaint: str, advice: str) -> None:
