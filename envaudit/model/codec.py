@@ -47,7 +47,7 @@ SECTION_SCHEMAS: Mapping[str, int] = {
 # option, a store `../../etc/x` for a path.
 NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}\Z")
 _SECTION_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z\Z")
+UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z\Z", re.ASCII)
 _MAX_DIGITS = 20
 _MAX_ERRORS = 256
 
@@ -305,7 +305,7 @@ def _check_node(node: str, where: str) -> None:
 
 
 def _check_time(text: str, where: str) -> None:
-    if not _TIME.match(text):
+    if not UTC_TIME.match(text):
         raise InputError("expected a UTC time such as 2026-11-30T10:00:00Z", where=where)
 
 

@@ -9,7 +9,7 @@ import zlib
 from typing import Any, BinaryIO, Dict, Match, Optional
 
 from envaudit.errors import InputError
-from envaudit.model.codec import decode_head, decode_snapshot, encode_snapshot
+from envaudit.model.codec import UTC_TIME, decode_head, decode_snapshot, encode_snapshot
 from envaudit.model.fingerprint import Snapshot
 from envaudit.store.files import atomic_write, open_regular
 
@@ -26,9 +26,9 @@ _RATIO_FREE_BYTES = 64 << 20
 
 _NAME = re.compile(
     r"(?P<stamp>\d{8}T\d{6}Z)-(?P<host>[A-Za-z0-9_][A-Za-z0-9._-]{0,63})-(?P<digest>[0-9a-f]{8})"
-    r"(-\d{1,4})?\.json\.gz\Z"
+    r"(-\d{1,4})?\.json\.gz\Z",
+    re.ASCII,
 )
-_CAPTURED_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z\Z")
 _GZIP_MAGIC = b"\x1f\x8b"
 # zlib's window bits: 15 for the largest window, 16 more for a gzip header and CRC.
 _GZIP_WBITS = 31
@@ -56,7 +56,7 @@ def stamp_of(captured_at: str) -> str:
         ValueError: not such a time.
     """
     # By hand: strptime imports the locale and the calendar, 4 ms of a snapshot.
-    if not _CAPTURED_AT.match(captured_at):
+    if not UTC_TIME.match(captured_at):
         raise ValueError(f"not a UTC time: {captured_at!r}")
     return captured_at[:19].replace("-", "").replace(":", "") + "Z"
 

@@ -20,6 +20,8 @@ from envaudit.model.codec import (
 )
 
 TIME = "2026-11-30T10:00:00Z"
+# Digits to `int` and to an unwary expression, and in no file name or tag of a store.
+ARABIC_TIME = "٢٠٢٦-11-30T10:00:00Z"
 
 
 def _fingerprint(node: str, driver: str = "550.54.15", serial: str = "") -> Fingerprint:
@@ -110,6 +112,7 @@ def _set(*keys: str, value: Any) -> Callable[[Dict[str, Any]], None]:
         (_set("head", "schema", value=0), "here: schema 0 is unknown"),
         (_set("head", "schema", value=True), "here: head.schema: expected int, got bool"),
         (_set("head", "captured_at", value="yesterday"), "here: head.captured_at: expected a UTC time"),
+        (_set("head", "captured_at", value=ARABIC_TIME), "here: head.captured_at: expected a UTC time"),
         (_set("head", "nodes", value=[]), "here: head.nodes: expected dict, got list"),
         (_set("head", "nodes", "node01", "digest", value=None), "node01.digest: expected str, got nothing"),
         (_set("head", "nodes", "node01", "source", value="guess"), "node01.source: expected one of probe"),

@@ -251,6 +251,7 @@ def test_stray_files_are_named_and_left(store: Store) -> None:
     keep(store)
     _path(store, "notes.txt").write_text("mine")
     _path(store, ".nfs0000000012345678").write_text("an open file that was removed, on NFS")
+    _path(store, "٢٠٢٦1130T100000Z-h-00000000.json.gz").write_text("digits that no time is written in")
     assert {"not named like a snapshot"} == {problem.text for problem in store.verify()}
     store.prune(1)
     assert _path(store, "notes.txt").exists()

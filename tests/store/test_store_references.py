@@ -131,6 +131,13 @@ def test_unknown_reference_suggests_the_nearest(
     assert 2 == caught.value.exit_code
 
 
+def test_oldest_snapshot_of_an_impossible_time_is_named_as_it_is(store: Store) -> None:
+    """A store can come from a repository under test, and a file in it may have any name."""
+    keep(store, 1, at="2026-99-99T99:99:99Z")
+    with pytest.raises(UsageError, match="The oldest one of node01 is of 2026-99-99T99:99:99Z"):
+        store.resolve("node01", "2026-11-29")
+
+
 def test_tag_that_no_node_got_is_not_suggested(store: Store) -> None:
     """Where no node answered to be tagged, the tag's folder alone is there."""
     keep(store, 1, nodes=[], tags=["good"])
