@@ -54,7 +54,10 @@ def toml_of(text: str, where: str) -> dict[str, Any]:
     if _LONG_KEY.search(_QUOTED.sub("q", text)):
         raise InputError("not TOML", where=where, why="a key of more than 64 parts")
     try:
-        return dict(tomllib.loads(text))
+        table = dict(tomllib.loads(text))
+        # A hexadecimal number is read at any length, and beyond 4300 digits cannot be shown.
+        str(table)
+        return table
     except (ValueError, RecursionError) as error:
         raise InputError("not TOML", where=where, why=str(error)[:200]) from None
 

@@ -55,8 +55,11 @@ def test_configuration_in_pyproject_is_found(project: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["[nodes]\ntimeout = " + "9" * 5000, "a" + ".a" * 100_000 + " = 1", "[[[" * 100_000, '"' + "x" * 100_000],
-    ids=["endless number", "endless key", "brackets", "open text"],
+    [
+        *("[nodes]\ntimeout = " + "9" * 5000, "[nodes]\ntimeout = 0x" + "f" * 5000),
+        *("a" + ".a" * 100_000 + " = 1", "[[[" * 100_000, '"' + "x" * 100_000),
+    ],
+    ids=["endless number", "endless hexadecimal number", "endless key", "brackets", "open text"],
 )
 def test_configuration_that_is_hostile_is_refused_at_once(project: Path, text: str) -> None:
     """A repository under test must not keep the auditor busy."""
