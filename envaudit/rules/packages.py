@@ -211,6 +211,28 @@ def hash_seed_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     yield claim.found("PYTHONHASHSEED differs")
 
 
+@difference(
+    "EA219",
+    severity="warning",
+    title="a start-up file of Python differs",
+    why="Python runs it before anything else, in every process: it may change whatever follows.",
+    of=("packages/pth/**", "python/customized/**"),
+    how_to_fix="Read it on these nodes, in their site-packages; then remove it, or install it on all.",
+)
+def start_file_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """A sitecustomize, a usercustomize, or a .pth file with lines that run and that no package recorded."""
+    names = list(dict.fromkeys(name for drift in claim.drifts for name in _start_files(drift)))
+    one = len(names) == 1
+    what = f"the start-up file {names[0]}" if one else f"{len(names)} start-up files"
+    yield claim.found(f"{what} {_verb(claim.drifts, plural=not one)}")
+
+
+def _start_files(drift: Drift) -> List[str]:
+    """The file whose digest differs; all of them where some nodes have none at all."""
+    values = [group.value for group in drift.groups if isinstance(group.value, dict)]
+    return sorted({name for value in values for name in value}) or [split_path(drift.path)[-1]]
+
+
 def package_of(drift: Drift) -> str:
     """The normalised name of the package whose fact differs; empty for another fact."""
     segments = split_path(drift.path)

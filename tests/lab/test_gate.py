@@ -22,7 +22,7 @@ from tests.lab.command import Command, over_exec, over_ssh
 from tests.lab.faults import Faults
 from tests.lab.gating import LOCK, SOURCE, Gated, Said, gate, lock_what_is_there, policy
 from tests.lab.test_changed_files import MODULE, row
-from tests.lab.training_env import DRIVER, TrainingEnvironment, driver_text
+from tests.lab.training_env import DRIVER, START_CODE, TrainingEnvironment, driver_text
 
 pytestmark = pytest.mark.lab
 
@@ -78,24 +78,27 @@ def _nccl(faults: Faults, training: TrainingEnvironment) -> None:
 
 def _python_patch(faults: Faults, training: TrainingEnvironment) -> None:
     """The interpreter says another patch than it has, and conda's record says the same."""
-    faults.shown(ODD, _other_python(training), training.start_up)
+    faults.file(ODD, START_CODE, _other_python())
     record = Path(training.conda_record("python"))
     other = Path(training.cluster.folder, "python.json")
     other.write_text(record.read_text().replace("3.11.14", "3.11.13"), encoding="utf-8")
     faults.shown(ODD, str(other), str(record))
 
 
-def _other_python(training: TrainingEnvironment) -> str:
+def _other_python() -> str:
     major, minor, micro = sys.version_info[:3]
     fields = f"dict(major={major}, minor={minor}, micro={micro + 1}, releaselevel='final', serial=0)"
-    path = Path(training.cluster.folder, "patch.pth")
-    path.write_text(
+    return (
         f"import sys; sys.version_info = type('v', (tuple,), {fields})(({major}, {minor}, {micro + 1}, "
         f"'final', 0)); sys.version = sys.version.replace('{major}.{minor}.{micro}', "
-        f"'{major}.{minor}.{micro + 1}')\n",
-        encoding="utf-8",
+        f"'{major}.{minor}.{micro + 1}')\n"
     )
-    return str(path)
+
+
+def _start_up_file(faults: Faults, training: TrainingEnvironment) -> None:
+    edited = Path(training.cluster.folder, "edited.pth")
+    edited.write_text("import sys; sys.dont_write_bytecode = True\n", encoding="utf-8")
+    faults.shown(ODD, str(edited), training.start_up)
 
 
 def _package_build(faults: Faults, training: TrainingEnvironment) -> None:
@@ -136,6 +139,7 @@ def _dead(faults: Faults, training: TrainingEnvironment) -> None:
         (_driver, Said("EA331", "warning", (ODD,)), 0),
         (_nccl, Said("EA214", "error", (ODD,)), 1),
         (_python_patch, Said("EA202", "error", (ODD,)), 1),
+        (_start_up_file, Said("EA219", "warning", (ODD,)), 0),
         (_package_build, Said("EA203", "error", (ODD,)), 1),
         (_variable, Said("EA451", "error", (ODD,)), 1),
         (_mtu, Said("EA402", "error", (ODD,)), 1),

@@ -19,6 +19,8 @@ from tests.lab.cluster import Cluster
 from tests.probe import fakelibs, fakenvml
 
 DRIVER = "580.95.05"
+# What Python runs on a node at every start, where a test puts it there; the .pth file is all nodes' own.
+START_CODE = "/etc/lab_start.py"
 
 # name, version, build
 _CONDA_PACKAGES: Tuple[Tuple[str, str, str], ...] = (
@@ -102,7 +104,7 @@ class TrainingEnvironment:
     def build(self) -> None:
         """Makes the environment, installs the driver, and sets the variables of an active environment."""
         self._build_conda()
-        _write(self.start_up, "import os\n")
+        _write(self.start_up, f"import os; c = '{START_CODE}'; os.path.exists(c) and exec(open(c).read())\n")
         for name, version in _PIP_PACKAGES:
             fakelibs.write_dist_info(self.site_packages, name, version)
         fakelibs.build_stack(self.site_packages, cudart="13.0", nccl="2.27.7", cudnn="9.13.0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import subprocess
@@ -263,3 +264,54 @@ def test_user_site_of_a_fake_node_is_a_duplicate_after_the_environments_own(
     assert {"requests": ["2.31.0", "2.28.0"]} == facts["duplicates"]
     assert {"version": "13.7.0", "installer": "uv", "user_site": True} == facts["distributions"]["rich"]
     assert "pyyaml" in facts["distributions"]
+
+
+def read_pth(make_node: MakeNode, files: Dict[str, str], **interpreter: Any) -> Dict[str, str]:
+    """The .pth files with code, where the site folder is one."""
+    told = {"site_packages": [SITE], **interpreter}
+    found: Dict[str, str] = read(make_node, files, **told).facts.get("pth", {})
+    return found
+
+
+def test_pth_file_is_a_fact_where_it_runs_code(make_node: MakeNode) -> None:
+    """As site.py takes it: a line that begins with import, in a site folder; not one that names a folder."""
+    files = {
+        "a_profiler.pth": "# of ours\nimport profiler; profiler.start()\n",
+        "a_tab.pth": "import\tos\n",
+        "folders.pth": "/opt/code\nimportant/folder\n import os\n",
+        "no_pth.txt": "import os\n",
+        "/opt/on_pythonpath/other.pth": "import os\n",
+        "/home/al/site/users.pth": "import os\n",
+    }
+    path = [SITE, "/opt/on_pythonpath", "/home/al/site"]
+    user = {"path": path, "user_site": "/home/al/site"}
+    assert {"a_profiler.pth", "a_tab.pth"} == set(read_pth(make_node, files, **user))
+    told = read_pth(make_node, files, **user, user_site_enabled=True)
+    assert {"a_profiler.pth", "a_tab.pth", "users.pth"} == set(told)
+
+
+def test_pth_file_of_a_package_is_compared_with_it_unless_edited(make_node: MakeNode) -> None:
+    """That of setuptools comes and goes with setuptools; a line that somebody added does not."""
+    text = "import os; __import__('_distutils_hack')\n"
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+    files = {
+        "setuptools-80.9.0.dist-info/RECORD": f"distutils-precedence.pth,sha256={digest},41\r\nx.py,,\r\n",
+        "distutils-precedence.pth": text,
+    }
+    assert {} == read_pth(make_node, files)
+    files["distutils-precedence.pth"] += "import sys; sys.dont_write_bytecode = True\n"
+    assert {"distutils-precedence.pth"} == set(read_pth(make_node, files))
+
+
+def test_pth_file_is_the_same_under_another_prefix(make_node: MakeNode, tmp_path: Path) -> None:
+    """Where the environment lies is no difference of what runs; another folder in it is."""
+
+    def told(prefix: str, line: str) -> Dict[str, str]:
+        site = f"{prefix}/lib/python3.11/site-packages"
+        places = {"prefix": prefix, "path": [site], "site_packages": [site]}
+        return read_pth(make_node, {f"{site}/x.pth": f"# {prefix}\n{line}\n"}, **places)
+
+    line = "import sys; sys.path.insert(0, '{}/share')"
+    one, other = "/opt/env", "/home/al/.conda/envs/train"
+    assert told(one, line.format(one)) == told(other, line.format(other))
+    assert told(one, line.format("/opt/env-2")) != told(other, line.format("/opt/env-2").replace("2", "3"))

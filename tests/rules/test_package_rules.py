@@ -370,3 +370,29 @@ def test_library_that_is_nowhere_on_one_node_is_told_as_that() -> None:
     (finding,) = findings([*nodes, with_libraries("c", missing=["libcudnn.so.9"])])
     assert ("EA220", ("c",)) == (finding.rule, finding.nodes)
     assert "libcudnn.so.9 cannot be found for torch" == finding.message
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd", "message"),
+    [
+        ({}, {"pth": {"prof.pth": "a1"}}, "the start-up file prof.pth is extra"),
+        ({"pth": {"prof.pth": "a1"}}, {}, "the start-up file prof.pth is missing"),
+        ({"pth": {"prof.pth": "a1"}}, {"pth": {"prof.pth": "b2"}}, "the start-up file prof.pth differs"),
+        ({}, {"pth": {"prof.pth": "a1", "x.pth": "c3"}}, "2 start-up files are extra"),
+        ({}, {"customized": {"sitecustomize": "a1"}}, "the start-up file sitecustomize is extra"),
+    ],
+)
+def test_start_up_file_of_one_node_is_told_by_its_name(
+    usual: Dict[str, Any], odd: Dict[str, Any], message: str
+) -> None:
+    """What runs before everything else, whether a .pth file or a sitecustomize."""
+
+    def node(name: str, facts: Dict[str, Any]) -> Fingerprint:
+        pth = {key: value for key, value in facts.items() if key == "pth"}
+        customized = {key: value for key, value in facts.items() if key != "pth"}
+        python = {"version": "3.11.8", "asked": "python3", **customized}
+        return training_node(name, python=python, packages={"distributions": {}, **pth})
+
+    (finding,) = findings([node("a", usual), node("b", usual), node("c", odd)])
+    assert ("EA219", "warning", message) == (finding.rule, finding.severity, finding.message)
+    assert ("c",) == finding.nodes

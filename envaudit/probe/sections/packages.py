@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import json
 import os
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+import re
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from envaudit.probe.checkout import find_checkout, head_of
 from envaudit.probe.context import Answer, Context
@@ -19,10 +21,16 @@ SCHEMA = 1
 DEADLINE_S = 15.0
 
 _RECORD_LIMIT_BYTES = 32 << 20
+# More of a .pth file than anybody writes.
+_PTH_BYTES = 1 << 20
 
 
 def read(context: Context) -> Answer:
     """Facts `distributions` (normalised name → what is installed) and `duplicates` (name → versions).
+
+    `pth`, where there are any, are the .pth files of the site folders with lines that Python runs at
+    every start: name → digest of these lines. What a distribution's RECORD has as it is, that of
+    setuptools or of coverage, comes and goes with the distribution, and is compared as that.
 
     A distribution is {version, installer} and, where it applies,
 
@@ -38,7 +46,12 @@ def read(context: Context) -> Answer:
     told = context.interpreter
     errors: List[str] = []
     put = Placeholders(context.environ, host_names(context)).put
-    found = _all(context, told.get("path", []), errors)
+    found: List[Distribution] = []
+    starting: Dict[str, Dict[bytes, Tuple[str, str]]] = {}
+    for folder, names in _listed(context, told.get("path", []), errors):
+        found.extend(find_in(context, folder, names, errors))
+        if _runs_pth(folder, told):
+            starting[folder] = _pth_files(context, folder, names)
     distributions: Dict[str, Any] = {}
     duplicates: Dict[str, List[Optional[str]]] = {}
     records: Dict[str, str] = {}
@@ -61,32 +74,75 @@ def read(context: Context) -> Answer:
         distributions[one.name] = row
         if project is not None:
             projects[one.name] = project
-        digest = _record_digest(context, one)
-        if digest is not None:
-            records[one.name] = digest
+        record = _record(context, one)
+        if record is not None:
+            records[one.name] = hashlib.sha256(record).hexdigest()
+            here = starting.get(one.folder, {})
+            for line in [line for line in here if line in record or record.startswith(line[1:])]:
+                del here[line]
     notes: Dict[str, Any] = {"record_sha256": records, "projects": projects}
     if twice:
         notes["twice_in_folder"] = twice
-    facts = {"distributions": distributions, "duplicates": duplicates}
+    facts: Dict[str, Any] = {"distributions": distributions, "duplicates": duplicates}
+    pth = _pth_digests((each for files in starting.values() for each in files.values()), told, put)
+    if pth:
+        facts["pth"] = pth
     return Answer("partial" if errors else "ok", facts, notes, errors)
 
 
-def _all(context: Context, path: List[str], errors: List[str]) -> List[Distribution]:
-    found: List[Distribution] = []
-    seen = set()
-    for folder in path:
-        if folder in seen:
-            continue
-        seen.add(folder)
+def _listed(context: Context, path: List[str], errors: List[str]) -> Iterator[Tuple[str, List[str]]]:
+    """Each folder once, with the names in it."""
+    for folder in dict.fromkeys(path):
         try:
-            names = context.list_dir(folder)
+            yield folder, context.list_dir(folder)
         except (FileNotFoundError, NotADirectoryError):
             continue  # python311.zip stands on every sys.path and is hardly ever there
         except OSError as error:
             errors.append(f"{folder}: {error.strerror}")
+
+
+def _runs_pth(folder: str, told: Mapping[str, Any]) -> bool:
+    """Whether Python looks for .pth files there: it does in site folders, not in those of PYTHONPATH."""
+    in_user_site = bool(told.get("user_site_enabled")) and folder == told.get("user_site")
+    return in_user_site or folder in told.get("site_packages", ())
+
+
+def _pth_files(context: Context, folder: str, names: List[str]) -> Dict[bytes, Tuple[str, str]]:
+    """The .pth files with lines that site.py executes: the line that a RECORD has of it → name, code.
+
+    Their other lines name folders, which stand on sys.path.
+    """
+    found = {}
+    for name in names:
+        if not name.endswith(".pth"):
             continue
-        found.extend(find_in(context, folder, names, errors))
+        try:
+            text = context.read_head(os.path.join(folder, name), _PTH_BYTES)
+        except OSError:
+            continue  # Python goes on without it as well
+        code = b"\n".join(line for line in text.splitlines() if line.startswith((b"import ", b"import\t")))
+        if code:
+            digest = binascii.b2a_base64(hashlib.sha256(text).digest(), newline=False).rstrip(b"=")
+            digest = digest.replace(b"+", b"-").replace(b"/", b"_")
+            recorded = b"\n%s,sha256=%s," % (os.fsencode(name), digest)
+            found[recorded] = name, code.decode("utf-8", "surrogateescape")
     return found
+
+
+def _pth_digests(
+    code: Iterable[Tuple[str, str]], told: Mapping[str, Any], put: Callable[[str], str]
+) -> Dict[str, str]:
+    """Name → digest of the code, without what differs from prefix to prefix and from user to user."""
+    prefix = str(told.get("prefix") or "").rstrip("/")
+    texts: Dict[str, str] = {}
+    for name, text in code:
+        if prefix:
+            text = re.sub(rf"(?<![\w.-]){re.escape(prefix)}(?![\w.-])", "$PREFIX", text)
+        texts[name] = texts.get(name, "") + put(text)
+    return {
+        name: hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        for name, text in texts.items()
+    }
 
 
 def _is_own_project(one: Distribution, project: Optional[str]) -> bool:
@@ -173,9 +229,8 @@ def _optional_text(context: Context, path: str, errors: List[str]) -> Optional[s
         return None
 
 
-def _record_digest(context: Context, one: Distribution) -> Optional[str]:
+def _record(context: Context, one: Distribution) -> Optional[bytes]:
     try:
-        record = context.read_bytes(os.path.join(one.metadata, "RECORD"), _RECORD_LIMIT_BYTES)
+        return context.read_bytes(os.path.join(one.metadata, "RECORD"), _RECORD_LIMIT_BYTES)
     except OSError:
         return None  # egg-info and conda builds have none
-    return hashlib.sha256(record).hexdigest()
