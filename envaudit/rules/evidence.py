@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Dict, Iterator, List, Set, Tuple
+from typing import Dict, Iterator, List, Mapping, Set, Tuple
 
-from envaudit.model.drift import Drift
+from envaudit.model.canonical import Fact
+from envaudit.model.drift import Drift, join_path
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.model.nodeset import natural_key
 from envaudit.rules.policy import Policy
@@ -96,6 +97,43 @@ def section_in_part(evidence: Evidence, policy: Policy) -> Iterator[Found]:
                 causes.setdefault((name, section.errors), []).append(fingerprint.node)
     for (name, errors), nodes in causes.items():
         yield Found(f"{name} was read in part", tuple(nodes), name, errors)
+    yield from _unnamed(evidence)
+
+
+def _unnamed(evidence: Evidence) -> Iterator[Found]:
+    """Lists with a checkout that has no name (`-e /home/me/repo`), which lack what others have.
+
+    What is a checkout elsewhere may be the one without a name.
+    """
+    tables = {each.node: _distributions(each) for each in evidence.everything}
+    told = {drift.path for drift in evidence.drifts}
+    for fingerprint in evidence.everything:
+        section = fingerprint.sections.get("packages")
+        if section is None or not section.notes.get("unnamed") or not evidence.covers("packages"):
+            continue
+        own = tables[fingerprint.node]
+        lost = {
+            name
+            for table in tables.values()
+            for name, facts in table.items()
+            if name not in own and isinstance(facts, dict) and not facts.get("editable")
+        }
+        names = sorted(name for name in lost if join_path("packages", "distributions", name) not in told)
+        if names:
+            more = f" and {len(names) - _FOLD_FROM} more" if len(names) > _FOLD_FROM else ""
+            yield Found(
+                f"not told whether it has {', '.join(names[:_FOLD_FROM])}{more}",
+                (fingerprint.node,),
+                "packages/distributions",
+                ("a line of its list does not name what it installs: -e PATH",),
+                hint="Take the list with 'pip freeze' or 'pip inspect', which name it.",
+            )
+
+
+def _distributions(fingerprint: Fingerprint) -> Mapping[str, Fact]:
+    section = fingerprint.sections.get("packages")
+    table = section.facts.get("distributions") if section is not None else None
+    return table if isinstance(table, dict) else {}
 
 
 @rule(

@@ -17,8 +17,11 @@ _HASH = re.compile(r"\s--hash[=\s]\s*(?P<kind>\w+):(?P<digest>[0-9a-fA-F]+)")
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
 # Of a line without its hashes: the patterns below look back over spaces.
 _MAX_CHARACTERS = 2048
-# pip freeze writes them above a line, to say what is wrong with it.
-_FREEZE_COMMENT = "# Editable install with no version control ("
+# pip freeze writes it above an editable line that has only a path: `# Editable install with no version
+# control (name==1.0)`, `# Editable Git install with no remote (...)`, and for a remote that is wrong.
+_EDITABLE_COMMENT = re.compile(
+    r"# Editable (?:\w+ )?install\b[^(]{0,80}\((?P<name>[A-Za-z0-9][\w.-]*)={2,3}[^)]*\)"
+)
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,15 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
     """Logical lines with their numbers: continued ones joined, comments and empty ones left out."""
     parts: list[str] = []
     first = 0
+    named = ""
     for number, line in enumerate(text.split("\n"), start=1):
         first = first if parts else number
-        if line.startswith(_FREEZE_COMMENT):
-            line = "-e " + _editable_of_comment(line)
+        comment = _EDITABLE_COMMENT.match(line)
+        if comment:
+            named = comment["name"]
+        elif named and not line.startswith("#"):
+            line = f"{line.rstrip()}#egg={named}" if line.startswith("-e ") else line
+            named = ""
         bare = _COMMENT.sub("", line).rstrip()
         if bare.endswith("\\"):
             parts.append(bare[:-1])
@@ -121,12 +129,6 @@ def _editable(rest: str) -> Pin:
     egg = _EGG.search(rest)
     name = normalised(egg["name"]) if egg else ""
     return Pin(name if is_name(name) else "", None, url=rest if "://" in rest else "", editable=True)
-
-
-def _editable_of_comment(line: str) -> str:
-    """`# Editable install with no version control (name==1.0)`: the line below has only a path."""
-    name = line[len(_FREEZE_COMMENT) :].partition("==")[0].partition(")")[0]
-    return f"local#egg={name}"
 
 
 def _split_marker(body: str) -> tuple[str, str]:

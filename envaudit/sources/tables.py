@@ -100,7 +100,7 @@ def packages_section(
         errors: what could not be read.
     """
     # Null is no answer: neither there nor absent.
-    held = {**(dict.fromkeys(left_out) if whole else {}), **distributions}
+    held = {**dict.fromkeys(left_out), **distributions}
     said = {key: value for key, value in (notes or {}).items() if value}
     names = ("distributions",) if whole else ()
     return Section("packages", 1, "partial", {"distributions": held}, said, _few(errors), names)

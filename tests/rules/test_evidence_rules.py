@@ -135,6 +135,21 @@ def test_section_of_a_report_is_in_part_by_nature() -> None:
         assert [("EA903", "torch was read in part", ("r",))] == brief([finding])
 
 
+def test_list_with_a_checkout_without_a_name_does_not_pass_for_what_it_lacks() -> None:
+    """Two lists, each with such a line: only a checkout of the other may be it."""
+    common = {"torch": {"version": "2.4.1"}, "pip": None}
+    unnamed = Section("packages", 1, "partial", {"distributions": common}, {"unnamed": 1})
+    lists = [fingerprint("a", source="import", packages=unnamed)]
+    for others, rules in (
+        ({"numpy": {"version": "1.26"}}, ["EA903"]),
+        ({"own": {"editable": True}, "pip": {"version": "24.0"}, "wheel": None}, []),
+    ):
+        other = replace(unnamed, facts={"distributions": {**common, **others}})
+        found = findings([*lists, fingerprint("b", source="import", packages=other)])
+        assert rules == [each.rule for each in found], others
+        assert not found or ("not told whether it has numpy", ("a",)) == (found[0].message, found[0].nodes)
+
+
 def test_reference_in_error_is_incomplete_too() -> None:
     """A baseline whose GPU could not be read proves nothing about the GPU."""
     good = training_node("node01@good", gpu=Section("gpu", 1, "error"))

@@ -39,12 +39,27 @@ def test_pip_freeze_says_versions_and_origins() -> None:
 
 
 def test_pip_freeze_says_nothing_of_the_tools_that_it_leaves_out() -> None:
-    """Null: neither there nor absent. A checkout without a name leaves the list open."""
+    """Null: neither there nor absent."""
     assert {"pip", "setuptools", "wheel", "distribute"} == {
         name for name, version in distributions(read("numpy==1.0\n")).items() if version is None
     }
-    assert ("distributions",) == read("numpy==1.0\n")["packages"].whole
-    assert () == read(PIP_FREEZE)["packages"].whole
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# Editable install with no version control (my.tool==0.1)\n",
+        "# Editable Git install with no remote (my.tool==0.1)\n",
+        "# Editable Git install (my.tool===0.1) with either a deleted local remote or ...:\n# '/gone'\n",
+        "",
+    ],
+)
+def test_pip_freeze_names_a_checkout_above_its_line(comment: str) -> None:
+    """One without a name leaves the list open."""
+    section = read(f"numpy==1.0\n{comment}-e /home/me/checkout\n")["packages"]
+    assert comment == "" or {"editable": True} == section.facts["distributions"]["my-tool"]  # type: ignore[index]
+    assert (("distributions",) if comment else ()) == section.whole
+    assert ({} if comment else {"unnamed": 1}) == section.notes
 
 
 @pytest.mark.parametrize("text", ["numpy>=1.0\n", "numpy==1.*\n", "numpy\n", "./dir\n", "-e .\n"])

@@ -3,8 +3,9 @@
 Taken: the version of each distribution; of a direct reference its address, where it is no path of a
 build, and the version where a wheel's name tells it; of a repository the commit; that a
 distribution is editable. Older versions leave pip, setuptools and wheel out, so nothing is said of
-those that are not there. Installers, duplicates and the interpreter are unknown. A list that asks
-for ranges is none: it says what is wanted, not what is.
+those that are not there. A checkout told by its path alone leaves open what the list lacks.
+Installers, duplicates and the interpreter are unknown. A list that asks for ranges is none: it says
+what is wanted, not what is.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
             unnamed += isinstance(pin, Pin)
     return [
         # An editable checkout may be told by its path alone.
-        packages_section(distributions, whole=not unnamed, left_out=TOOLING),
+        packages_section(distributions, whole=not unnamed, left_out=TOOLING, notes={"unnamed": unnamed}),
         lock_section(setting.platform, None, unlisted=TOOLING),
     ]
 

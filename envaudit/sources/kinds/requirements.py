@@ -44,6 +44,7 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
     distributions: dict[str, Any] = {}
     errors: list[str] = []
     whole = True
+    unnamed = 0
     for number, line in lines_of(text):
         pin = pin_of(line)
         if isinstance(pin, Options):
@@ -60,7 +61,7 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
             )
         holds = setting.holds(pin.marker)
         if not pin.name or holds is False:
-            whole = whole and bool(pin.name)
+            unnamed += not pin.name
             continue
         if holds is None:
             errors.append(f"line {number}: whether {pin.name} is needed here is unknown ({pin.marker[:80]})")
@@ -76,6 +77,12 @@ def read(text: str, where: str, setting: Setting) -> list[Section]:
             )
         distributions[pin.name] = facts
     return [
-        packages_section(distributions, whole=whole, left_out=TOOLING, errors=errors),
+        packages_section(
+            distributions,
+            whole=whole and not unnamed,
+            left_out=TOOLING,
+            notes={"unnamed": unnamed},
+            errors=errors,
+        ),
         lock_section(setting.platform, None, unlisted=TOOLING),
     ]
