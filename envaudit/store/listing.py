@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tup
 
 from envaudit.errors import InputError
 from envaudit.model.fingerprint import Missing
-from envaudit.store.snapshot_file import parse_name, read_head, unreadable
+from envaudit.store.snapshot_file import advised, parse_name, read_head, unreadable
 from envaudit.store.tags import Problem, read_all
 from envaudit.store.temporaries import is_temporary
 
@@ -96,8 +96,7 @@ def newest_heads(folder: str, names: Sequence[str]) -> Iterator[Tuple[str, Dict[
         except FileNotFoundError:
             continue  # pruned since the folder was listed
         except InputError as error:
-            error.next_step = "See 'envaudit store verify'; restore the file, or move it away."
-            raise
+            raise advised(error) from None
 
 
 def scan(folder: str, tags_root: str) -> Scan:

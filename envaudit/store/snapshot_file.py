@@ -135,6 +135,13 @@ def write_snapshot_file(path: str, snapshot: Snapshot, *, captured_at: str, tool
     atomic_write(path, pack(document) if path.endswith(".gz") else document)
 
 
+def advised(error: InputError) -> InputError:
+    """The error of a file of a store: no user has given it, so that none can be given instead."""
+    if error.next_step in ("", _WRITE_ONE):
+        error.next_step = "See 'envaudit store verify'; restore the file, or move it away."
+    return error
+
+
 def unreadable(path: str, error: OSError) -> InputError:
     """What the user reads when `path` cannot be read."""
     return InputError("cannot be read", where=path, why=error.strerror or str(error))

@@ -14,6 +14,7 @@ from envaudit.store.listing import Entry, Scan, scan
 from envaudit.store.references import locate, no_snapshot_of, suggest
 from envaudit.store.snapshot_file import (
     EXTENSION,
+    advised,
     decode_document,
     in_folder,
     pack,
@@ -102,7 +103,10 @@ class Store:
             InputError: no such file, corrupt, or of an unknown schema.
         """
         path = in_folder(self._snapshots, name)
-        return decode_document(read_document(path), path)
+        try:
+            return decode_document(read_document(path), path)
+        except InputError as error:
+            raise advised(error) from None
 
     def tag(self, tag: str, node: str, name: str) -> None:
         """Let `node@tag` mean the stored snapshot `name`; see `tag_nodes`."""

@@ -73,6 +73,21 @@ def test_corrupt_newest_file_is_not_passed_over(store: Store) -> None:
     assert 1 == store.resolve("node01", "2026-11-30T09:00Z").sections["host"].facts["value"]
 
 
+def test_next_step_of_a_stored_file_is_about_the_store_and_of_a_newer_one_about_envaudit(
+    store: Store,
+) -> None:
+    """Nobody has given the file, so none can be given instead; one that is whole is not to be moved away."""
+    name = keep(store)
+    whole = _path(store, name).read_bytes()
+    _path(store, name).write_bytes(whole[:-20])
+    with pytest.raises(InputError, match=r"cut short\. See 'envaudit store verify'"):
+        store.resolve("node01", "latest")
+    _path(store, name).write_bytes(whole)
+    _rewritten(_path(store, name), b'"schema":1,"tool"', b'"schema":2,"tool"')
+    with pytest.raises(InputError, match=r"schema 2 is unknown .*Upgrade envaudit\.$"):
+        store.resolve("node01", "latest")
+
+
 def test_every_flipped_bit_is_detected(store: Store) -> None:
     """Each bit of a stored file matters, or does not change the snapshot (gzip's own remarks)."""
     name = keep(store)
