@@ -33,6 +33,7 @@ import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.checks.cards import Card, Cards
+from envaudit.checks.launch import die_with_parent
 from envaudit.checks.meter import Meter
 from envaudit.checks.outcome import Outcome
 from envaudit.checks.plan import Plan, plan_of
@@ -60,6 +61,7 @@ def read(context: Any) -> Answer:
     """Run what is asked for, under the audited interpreter; absent where there is no torch."""
     if context.static or not context.live:
         return Answer("error", {}, {}, ("nothing of this environment is executed: no kernel was run",))
+    die_with_parent()
     plan = plan_of(context.options)
     began = time.monotonic()
     cards, why_no_readings = Cards.open()

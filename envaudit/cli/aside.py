@@ -13,6 +13,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, NoReturn, Optional
 
+from envaudit.checks.launch import die_with_parent
 from envaudit.probe.child import end, how_it_ended, reap, write_all
 
 _READ_BYTES = 1 << 16
@@ -90,7 +91,7 @@ class Aside:
                 signal.signal(number, signal.SIG_DFL)
             # The other end closes when this process' parent ends.
             if os.read(told, 1):
-                _die_with_parent()
+                die_with_parent()
                 try:
                     text = json.dumps({"value": call()})
                 except BaseException as error:
@@ -98,13 +99,3 @@ class Aside:
                 write_all(answer, text.encode("ascii"))
         finally:
             os._exit(0)
-
-
-def _die_with_parent() -> None:
-    """PR_SET_PDEATHSIG, prctl(2); the sections below have alarms of their own."""
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))
-    except Exception:  # noqa: S110  no libc to be had: they end at their alarms
-        pass

@@ -63,9 +63,12 @@ def probe(request: Mapping[str, Any]) -> Dict[str, Any]:
     if _is_shared(context):
         _stamp().prepare(context)
     answers = _Round(context, asked, cap_s)
-    for chain in _chains(names):
-        answers.begin(chain)
-    answers.listen()
+    try:
+        for chain in _chains(names):
+            answers.begin(chain)
+        answers.listen()
+    finally:
+        answers.end()
     return {
         "tool": str(request.get("tool") or ""),
         "captured_at": captured_at,
@@ -279,7 +282,15 @@ class _Round:
                 waiting.late()
             self._end_what_is_through(now)
         if asked and self._line is None:
-            asked.line()
+            self._line = asked.line()
+
+    def end(self) -> None:
+        """Leave nobody behind who was not heard to the end, because this process is interrupted."""
+        while self._hearing:
+            self._hearing.popitem()[1].close(late=True)
+        if self._asked and self._line is None:
+            self._asked.late()
+            self._asked.line()
 
     def _end_what_is_through(self, now: float) -> None:
         for fd, reading in list(self._hearing.items()):

@@ -11,7 +11,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 
@@ -104,12 +104,22 @@ def test_budget_that_is_too_small_is_incomplete_and_kept(folder: Folder) -> None
 
 
 @needs_torch
-def test_interrupted_check_ends_its_worker(folder: Folder) -> None:
-    """Ctrl-C, and nothing of it is left."""
+@pytest.mark.parametrize(
+    ("words", "number", "code"),
+    [
+        (["-m", "envaudit", "check", "--python", sys.executable], signal.SIGINT, 130),
+        (["envaudit.pyz", "check"], signal.SIGTERM, 130),
+        (["envaudit.pyz", "check"], signal.SIGKILL, -signal.SIGKILL),
+    ],
+)
+def test_interrupted_check_ends_its_worker(folder: Folder, words: List[str], number: int, code: int) -> None:
+    """Whatever ends the one process that was started, and nothing of it is left."""
+    if "envaudit.pyz" in words:
+        folder.run("bundle", "-o", "envaudit.pyz")
     marker = f"ENVAUDIT_TEST_RUN={os.getpid()}"
     name, _, value = marker.partition("=")
     process = subprocess.Popen(
-        [sys.executable, "-m", "envaudit", "check", "--python", sys.executable],
+        [sys.executable, *words],
         cwd=folder.path,
         env={**folder.environment, name: value},
         stdout=subprocess.PIPE,
@@ -119,9 +129,9 @@ def test_interrupted_check_ends_its_worker(folder: Folder) -> None:
     until = time.monotonic() + 30
     while not any("checks.worker" in line for line in _commands(marker)) and time.monotonic() < until:
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     _, complaint = process.communicate(timeout=20)
-    assert 130 == process.returncode, complaint
+    assert code == process.returncode, complaint
     until = time.monotonic() + 5
     while _commands(marker) and time.monotonic() < until:
         time.sleep(0.02)

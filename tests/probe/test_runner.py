@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -256,6 +257,20 @@ def test_probe_leaves_no_child_and_no_descriptor(add_section: AddSection) -> Non
     read("crash", "python", "limits")  # what loads once is loaded now
     before = (sorted(os.listdir("/proc/self/fd")), children())
     read("crash", "python", "limits")
+    assert before == (sorted(os.listdir("/proc/self/fd")), children())
+
+
+def test_probe_that_is_interrupted_leaves_no_child(add_section: AddSection) -> None:
+    """The signal that ends a run goes to its process alone, where a scheduler or a script sends it."""
+    add_section("slow", "time.sleep(60)", head="SCHEMA = 2\nDEADLINE_S = 60\n")
+    before = (sorted(os.listdir("/proc/self/fd")), children())
+    was = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            read("slow", "python")
+    finally:
+        signal.signal(signal.SIGALRM, was)
     assert before == (sorted(os.listdir("/proc/self/fd")), children())
 
 

@@ -44,6 +44,7 @@ from envaudit.checks.collectives.supervising import (
     of_one_rank,
     supervise_ranks,
 )
+from envaudit.checks.launch import die_with_parent
 
 SCHEMA = 1
 # The run's own times are what end it; the node's deadline stands above this one.
@@ -66,6 +67,7 @@ def read(context: Any) -> Answer:
     """Take part in the run that the options describe; with one rank say that nothing was tested."""
     if context.static or not context.live:
         return Answer("error", {}, {}, ("nothing of this environment is executed: no rank was started",))
+    die_with_parent()
     began = time.monotonic()
     asked = asked_of(context.options)
     machine = machine_of(str(context.interpreter["executable"]), context.environ, context.workdir)
