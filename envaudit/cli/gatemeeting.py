@@ -34,7 +34,7 @@ from envaudit.control.client import Client
 from envaudit.control.hub import Event, Hub
 from envaudit.errors import InputError
 from envaudit.model import Fingerprint, Missing, Section
-from envaudit.model.codec import NODE_NAME, section_of_mapping
+from envaudit.model.codec import NODE_NAME, parse_json, section_of_mapping
 
 READ, PART, ROAD, CHECKED, BYE = "gate.read", "gate.part", "gate.road", "gate.checked", "gate.bye"
 ASK, CHECK, VERDICT, LEAVE = "gate.ask", "gate.check", "gate.verdict", "gate.leave"
@@ -331,7 +331,8 @@ class Gathering:
             return
         data = _inflated("".join(parts[place] for place in range(of)), node.left_bytes)
         node.left_bytes -= len(data)
-        section = section_of_mapping(json.loads(data.decode("ascii")), f"{node.label}: {name}")
+        where = f"{node.label}: {name}"
+        section = section_of_mapping(parse_json(data.decode("ascii"), where), where)
         del node.parts[name]
         node.asked.discard(name)
         if section.name != name or short_digest(section) != node.said[name]:

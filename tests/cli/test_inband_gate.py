@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -465,6 +467,19 @@ def test_node_that_tells_one_part_again_and_again_holds_nobody() -> None:
         _, missing = gathering.fingerprints()
     assert "a part for the second time" in missing["n1"].why
     assert took_s < 4
+
+
+@pytest.mark.parametrize("said", [b"[" * 100_000, b'{"facts": ' + b"9" * 100_000 + b"}", b"{}", b"\xff"])
+def test_section_that_is_none_costs_its_node_alone(said: bytes) -> None:
+    """What arrives deflated is read with the bounds of any other answer of a node."""
+    with two_at_a_hub(False, True) as (hub, _first, talks):
+        gathering = Gathering(hub, (), "1")
+        talks.send(gatemeeting.READ, gatemeeting.said_of(_sections(), (), "2026-11-30T10:00:00Z"))
+        text = base64.b64encode(zlib.compress(said)).decode("ascii")
+        talks.send(gatemeeting.PART, {"name": "gpu", "number": 0, "of": 1, "text": text})
+        gathering.gather(5)
+        _, missing = gathering.fingerprints()
+    assert "corrupt" == missing["n1"].kind
 
 
 def test_node_that_tells_more_than_a_node_has_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
