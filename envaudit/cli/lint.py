@@ -43,7 +43,7 @@ def execute(options: argparse.Namespace) -> int:
     configured = configuration.of(options).lock.sources
     paths = options.files or [spoken(path) for path in configured] or usual_files()
     captured_at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    section = section_of([read_source(path) for path in paths])
+    section = section_of([read_source(path, named=bool(options.files)) for path in paths])
     fingerprint = Fingerprint("", "import", captured_at, __version__, {section.name: section})
     findings, verdict, rests_on, aside = judged(Evidence((fingerprint,), comparing=False), options)
     report = Report(

@@ -226,7 +226,8 @@ class _Run:
         paths: Sequence[str] = self.options.sources or self.settings.sources
         if not paths and lock is not None:
             paths = lock.source_paths()
-        return tuple(read_source(spoken(path)) for path in paths or usual_files())
+        named = bool(self.options.sources)
+        return tuple(read_source(spoken(path), named=named) for path in paths or usual_files())
 
     def _named_platforms(self) -> tuple[str, ...]:
         """Those of the command line, else of the configuration."""

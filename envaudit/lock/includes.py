@@ -57,7 +57,7 @@ class Includes:
             self._fault(entry, f"'{value}': includes go too deep, or are too many")
             return []
         try:
-            text = read_text(path).text
+            text = read_text(path, named=False).text
         except InputError as error:
             why = f" ({error.why})" if error.why else ""
             self._fault(entry, f"'{value}' {error.what}{why}", "Paths count from the file that names them.")

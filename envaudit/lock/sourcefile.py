@@ -31,14 +31,14 @@ __all__ = ["KEYS", "SourceFile", "read_source"]
 MAX_FAULTS = 100
 
 
-def read_source(path: str) -> SourceFile:
-    """Read an environment.yml.
+def read_source(path: str, *, named: bool = True) -> SourceFile:
+    """Read an environment.yml; `named` as for `read_text`.
 
     Raises:
         InputError: there is no such file, it cannot be read, or it is no text. All else that is
             wrong with it is a fault of the value; `SourceFile.check` refuses the fatal ones.
     """
-    decoded = read_text(path)
+    decoded = read_text(path, named=named)
     return _Reader(SourceFile(path, decoded.text, decoded.encoding, decoded.has_mark)).read()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import stat
 from typing import NamedTuple
 
 from envaudit.errors import InputError
@@ -35,13 +36,21 @@ class Decoded(NamedTuple):
     has_mark: bool
 
 
-def read_text(path: str) -> Decoded:
+def read_text(path: str, *, named: bool = True) -> Decoded:
     """A file's text, decoded.
+
+    Args:
+        path: of the file.
+        named: by the user, who may give a pipe. What a lock or another file names must be a file: one
+            that waits for a terminal would never end.
 
     Raises:
         InputError: it cannot be read, is larger than `MAX_BYTES`, or is no text.
     """
     try:
+        mode = os.stat(path).st_mode
+        if not named and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise InputError("is a device or a pipe, expected a file", where=path)
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:

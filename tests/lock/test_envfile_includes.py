@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def test_included_file_twice_is_no_cycle(tmp_path: Path) -> None:
         ("-r link.txt", "'link.txt' is outside of this folder"),
         ("-r https://h/r.txt", "'https://h/r.txt' is on the network, and may say something else tomorrow"),
         ("-r .", "'.' cannot be read (Is a directory)"),
+        ("-r pipe", "'pipe' is a device or a pipe, expected a file"),
     ],
 )
 def test_include_that_cannot_be_followed_is_a_fault(tmp_path: Path, line: str, message: str) -> None:
@@ -59,6 +61,7 @@ def test_include_that_cannot_be_followed_is_a_fault(tmp_path: Path, line: str, m
     (tmp_path / "project").mkdir()
     (tmp_path / "up.txt").write_text("one\n")
     (tmp_path / "project" / "link.txt").symlink_to(tmp_path / "up.txt")
+    os.mkfifo(tmp_path / "project" / "pipe")
     assert [("environment.yml", 5, message)] == complaints_of(tmp_path / "project", line)
 
 

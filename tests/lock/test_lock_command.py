@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from envaudit.lock.lockfile import LockedPackage, read_lock
 from tests.lock.channel import LocalChannel, served
+from tests.lock.locks import write_lock
 from tests.lock.sources import CHANNEL, source_of
 from tests.lock.workplace import Ended, Workplace
 
@@ -147,6 +149,20 @@ def test_lock_is_fresh_until_its_source_changes(workplace: Workplace) -> None:
         ended.code,
         message_of(ended, "EA060"),
     )
+
+
+def test_source_that_a_lock_names_is_a_file_and_nothing_to_wait_for(workplace: Workplace) -> None:
+    """A pipe is for the user to name: one without a writer would keep a check for ever."""
+    write_lock(workplace.folder / LOCK, [])
+    source = workplace.folder / "environment.yml"
+    os.mkfifo(source)
+    ended = workplace.run("lock", "--check")
+    assert (4, True) == (ended.code, "a device or a pipe, expected a file" in ended.err), ended.err
+    writer = threading.Thread(
+        target=source.write_text, args=("channels: [a]\ndependencies: [numpy]\n",), daemon=True
+    )
+    writer.start()
+    assert 0 == workplace.run("lint", "environment.yml").code
 
 
 def test_platforms_that_were_chosen_by_hand_stay_fresh(workplace: Workplace) -> None:
