@@ -93,8 +93,9 @@ def execute(options: argparse.Namespace) -> int:
         raise UsageError(
             "nothing is accepted", next_step="Give --yes once the changes are what you mean them to be."
         )
-    for node, name in places.items():
-        store.tag(options.tag, node, name)
+    # Each file is read whole before it is tagged: once for all of its nodes.
+    for name in sorted(set(places.values())):
+        store.tag_nodes(options.tag, [node for node in places if places[node] == name], name)
     sys.stderr.write(f"{printable(fold(now))}@{options.tag} is what {printable(options.source)} was\n")
     return EXIT_PASS
 

@@ -7,6 +7,7 @@ from typing import List
 import pytest
 
 from envaudit.model import Fingerprint
+from envaudit.store.snapshot_file import read_document
 from tests.cases.nodes import USUAL, node
 from tests.cli.conftest import Ended, Folder
 from tests.cli.stored import store_snapshot
@@ -58,6 +59,27 @@ def test_accept_of_nodes_without_a_baseline_makes_one(updated: Folder) -> None:
     assert (0, True) == (ended.code, "no baseline before" in ended.out)
     assert 0 == updated.run("diff", "n1@latest", "--baseline", "tested").code
     assert 2 == updated.run("diff", "n2@latest", "--baseline", "tested").code
+
+
+def test_accept_of_many_nodes_reads_their_snapshot_as_often_as_of_two(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of a thousand nodes that is read a thousand times takes a minute."""
+    reads: List[str] = []
+
+    def counted(path: str) -> bytes:
+        reads.append(path)
+        return read_document(path)
+
+    monkeypatch.setattr("envaudit.store.store.read_document", counted)
+    often = []
+    for count in (2, 20):
+        store_snapshot(folder.path, [node(f"n{number}", USUAL) for number in range(count)])
+        reads.clear()
+        chosen = ("--from", f"n[0-{count - 1}]@latest", "--tag", f"of-{count}")
+        assert 0 == folder.run("baseline", "accept", *chosen, "--yes").code
+        often.append(len(reads))
+    assert often[0] == often[1]
 
 
 def test_accept_says_what_is_wrong_with_the_new_baseline(folder: Folder) -> None:
