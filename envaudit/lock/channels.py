@@ -126,11 +126,10 @@ def _channel(name: str, settings: Settings, group: str) -> Channel:
         known = _name_of_mirror(text, settings)
         if known is None:
             refuse_literal_credentials(text)
-            return Channel(text, text, _mirrors(text, text, settings) or (_filled(text),), group)
+            return Channel(text, text, _mirrors((text,), settings) or (_filled(text),), group)
         text = known
-    base = _canonical_base(text)
-    urls = _mirrors(text, base, settings) or (_fetched(text, settings),)
-    return Channel(text, base, urls, group)
+    base, fetched = _canonical_base(text), _fetched(text, settings)
+    return Channel(text, base, _mirrors((text, base, fetched), settings) or (fetched,), group)
 
 
 def _address(text: str) -> str:
@@ -159,10 +158,10 @@ def _fetched(name: str, settings: Settings) -> str:
     )
 
 
-def _mirrors(name: str, base: str, settings: Settings) -> tuple[str, ...]:
-    """The `mirrored_channels` of a name or a URL, also of a URL that a key is the beginning of."""
+def _mirrors(texts: Sequence[str], settings: Settings) -> tuple[str, ...]:
+    """The `mirrored_channels` of a channel by its name or its URLs, also by the beginning of one."""
     for key in sorted(settings.mirrored_channels, key=len, reverse=True):
-        for text in (name, base):
+        for text in texts:
             if text == key or text.startswith(key + "/"):
                 rest = text[len(key) :]
                 return tuple(_address(place) + rest for place in settings.mirrored_channels[key])

@@ -52,7 +52,10 @@ class Record:
 
 
 def record_of(table: Mapping[str, Any], channels: Sequence[Channel]) -> Record:
-    """A record of the solver (`RepoDataRecord.to_json` of py-rattler), under its canonical names."""
+    """A record of the solver (`RepoDataRecord.to_json` of py-rattler), under its canonical names.
+
+    Of channels that are fetched from one place, the first of `channels` is taken.
+    """
     fetched = str(table["url"])
     channel = _channel_of(fetched, str(table["channel"]), channels)
     place = next((place for place in channel.urls if fetched.startswith(place + "/")), "")

@@ -143,6 +143,13 @@ class Solving:
 
         self._specs = specs
         self._channels = channels
+        # Of two channels that are fetched from one folder, the one that a spec asks for is meant.
+        self._asked = {
+            (platform, spec["name"]): channels[spec["tied"]]
+            for platform, task in question["platforms"].items()
+            for spec in task["specs"]
+            if isinstance(spec["tied"], int)
+        }
         self._virtual = virtual
         self._progress = progress
         # A file, because nobody reads a pipe of complaints while the answer is awaited.
@@ -206,7 +213,7 @@ class Solving:
                 self._tell(platform, "done", "no solution")
             else:
                 platform = answer["platform"]
-                records[platform] = tuple(record_of(table, self._channels) for table in answer["records"])
+                records[platform] = tuple(self._record(platform, table) for table in answer["records"])
                 if answer["helped"] is not None:
                     helped[platform] = tuple(answer["helped"])
                 self._tell(platform, "done", f"{len(records[platform])} packages")
@@ -223,6 +230,10 @@ class Solving:
             tuple(sorted(conflicts, key=lambda conflict: conflict.platform)),
             dict(sorted(helped.items())),
         )
+
+    def _record(self, platform: str, table: Mapping[str, Any]) -> Record:
+        asked = self._asked.get((platform, str(table["name"])))
+        return record_of(table, self._channels if asked is None else (asked, *self._channels))
 
     def _tell(self, platform: str, phase: str, detail: str) -> None:
         if self._progress is not None:

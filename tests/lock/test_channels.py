@@ -104,6 +104,16 @@ def test_mirrored_channels_take_names_and_urls_and_keep_their_order() -> None:
     assert (train.canonical, train.urls) == ("https://conda.example/train", ("file:///mirror/train",))
 
 
+def test_mirrored_channel_may_be_keyed_by_the_url_that_an_alias_makes_of_its_name() -> None:
+    """That is its address for this user; written out, it is the same channel."""
+    url = "https://corp.example/conda/train"
+    settings = Settings(
+        channel_alias="https://corp.example/conda", mirrored_channels={url: ("file:///mirror/train",)}
+    )
+    expected = Channel("train", f"{DEFAULT_ALIAS}/train", ("file:///mirror/train",))
+    assert expected == _one("train", settings) == _one(url, settings)
+
+
 def test_multichannels_may_hold_a_channel_of_their_own_name() -> None:
     """`conda-forge: [corp, conda-forge]` is how people put a private channel in front."""
     settings = Settings(custom_multichannels={"conda-forge": ("https://corp.example/x", "conda-forge")})

@@ -207,6 +207,16 @@ def test_lock_of_another_tool_is_judged_by_its_content_hash(workplace: Workplace
     assert (1, expected) == (ended.code, message_of(ended, "EA060"))
 
 
+def test_channels_that_are_fetched_from_one_folder_keep_their_packages_apart(
+    workplace: Workplace, train_channel: LocalChannel
+) -> None:
+    """A server may have several in one: what a spec asks of the second is from the second."""
+    workplace.mirror({"first": train_channel.url, "second": train_channel.url})
+    ended = lock(workplace, "python=3.10", "second::psutil", channels=["first", "second"])
+    assert (0, []) == (ended.code, paths_of(ended, "EA061")), ended.out
+    assert "second" == locked(workplace)["psutil"].channel.rpartition("/")[2]
+
+
 def test_update_moves_what_is_named_and_nothing_else(workplace: Workplace) -> None:
     """Newer versions of the others are there, and stay where they are."""
     lock(workplace, "python=3.10.13", "numpy=1.24.4", "openssl=3.1.4")
