@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 # torchrun's own default is 29500 for the rendezvous; the hub stands beside it.
 DEFAULT_PORT = 29501
-# Jobs that share a node meet apart. Below the ports that Linux gives to clients (ip_local_port_range).
+# Linux gives clients ports from here on (ip_local_port_range), and keeps each for a minute after its end.
+_CLIENT_PORTS_FROM = 32768
+# Jobs that share a node meet apart, and below those.
 JOB_PORTS = range(20000, 30000)
 _MAX_RANKS = 100_000
 _PARENT_EVERY_S = 0.5
@@ -148,7 +150,7 @@ def _of_torchrun(environ: Mapping[str, str]) -> Optional[InBand]:
     all_here = _maybe(environ, "LOCAL_WORLD_SIZE") == world
     host, port = _master(environ)
     if all_here:
-        host = LOOPBACK
+        host, port = LOOPBACK, _apart_from_clients(port)
     return InBand("torchrun", rank, world, this_node(), host, port, rank=rank, local_rank=local or 0)
 
 
@@ -225,6 +227,14 @@ def _master(environ: Mapping[str, str]) -> Tuple[str, int]:
     step = _maybe(environ, "SLURM_STEP_ID") or 0
     # Steps of one job lie apart, and jobs by more than they have steps (a prime, so that they spread).
     return host, JOB_PORTS[(job * 131 + step) % len(JOB_PORTS)]
+
+
+def _apart_from_clients(port: int) -> int:
+    """The port, or one below those of clients.
+
+    `torchrun --standalone` takes whichever is free among these, and the one beside it may be anybody's.
+    """
+    return port if port < _CLIENT_PORTS_FROM else JOB_PORTS[port * 131 % len(JOB_PORTS)]
 
 
 def _place(environ: Mapping[str, str], index_name: str, count_name: str) -> Tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import os
@@ -23,6 +24,7 @@ import pytest
 
 from envaudit.cli import compiled, compiling, gatemeeting, inbandcheck
 from envaudit.cli.gatemeeting import Attendant, Gathering, let_leave
+from envaudit.cli.seat import seat_of_environment
 from envaudit.control.client import Client, connect
 from envaudit.control.hub import Hub, listen
 from envaudit.model import Section
@@ -80,7 +82,10 @@ class Launch:
 
     def wait_for_members(self, count: int) -> None:
         """Until so many ranks, the first among them, hold a connection to the hub."""
-        port = f":{self._port + 1:04X}"
+        launch = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_PORT": str(self._port)}
+        place = seat_of_environment(launch, argparse.Namespace())
+        assert place is not None
+        port = f":{place.port:04X}"
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             # proc(5): local address, remote address, state; 01 is an established connection.

@@ -81,8 +81,17 @@ def test_what_a_hub_says_of_its_end_has_no_terminal_controls(capsys: pytest.Capt
 
 
 def test_torchrun_on_one_node_meets_on_the_loopback() -> None:
-    """Whatever its name resolves to."""
-    assert "127.0.0.1" == seat({**TORCHRUN, "LOCAL_WORLD_SIZE": "4"}).host
+    """Whatever its name resolves to, and beside its rendezvous."""
+    found = seat({**TORCHRUN, "LOCAL_WORLD_SIZE": "4"})
+    assert ("127.0.0.1", 29401) == (found.host, found.port)
+
+
+def test_standalone_torchrun_meets_at_a_port_that_no_client_has() -> None:
+    """Its rendezvous is among the ports of clients, and the next one may be anybody's connection."""
+    ports = [seat({**TORCHRUN, "LOCAL_WORLD_SIZE": "4", "MASTER_PORT": p}).port for p in ("40001", "40003")]
+    assert all(20000 <= port < 30000 for port in ports)
+    assert 2 == len(set(ports))
+    assert 40002 == seat({**TORCHRUN, "MASTER_PORT": "40001"}).port
 
 
 def test_srun_with_one_task_a_node_starts_the_ranks_itself() -> None:
