@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,11 +171,12 @@ def _link_failure(text: str, target: str) -> Exception:
 def child_lines(module: str, job: object) -> Iterator[dict[str, Any]]:
     """What the `main` of a module answers to a job, line by line, from a process of its own.
 
-    The process is ended when nobody reads on.
+    Nothing where it ends before; the process is ended when nobody reads on.
     """
     path = json.dumps([entry for entry in sys.path if entry])
     argv = [sys.executable, "-I", "-B", "-c", _CHILD.format(module=module), path]
-    with subprocess.Popen(
+    # A child that ends before it has read its job, by a library that cannot be loaded, answers nothing.
+    with suppress(BrokenPipeError), subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd="/"
     ) as process:
         assert process.stdin is not None

@@ -15,6 +15,7 @@ import pytest
 
 from envaudit.errors import NeededError
 from envaudit.lock import prefix as prefix_module
+from envaudit.lock.install import child_lines
 from envaudit.lock.prefix import replacement
 from tests.lock.channel import LocalChannel, build_channel, served
 from tests.lock.locks import BASE, lock_entry, pip_entry, small_lock, write_lock
@@ -436,3 +437,9 @@ def test_replacement_follows_a_link_to_the_prefix(old: Path, tmp_path: Path) -> 
         Path(fresh, "new").write_text("")
     assert (str(old), True) == (target, link.is_symlink())
     assert ["new"] == [path.name for path in old.iterdir()]
+
+
+@pytest.mark.parametrize("size_bytes", [1, 1 << 20], ids=["job in the pipe", "job larger than a pipe"])
+def test_child_that_ends_before_it_has_read_its_job_answers_nothing(size_bytes: int) -> None:
+    """One whose library cannot be loaded: "Broken pipe" would be said of the folder to install into."""
+    assert [] == list(child_lines("envaudit.lock.no_such_module", "x" * size_bytes))
