@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import shutil
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Mapping, Optional, Sequence, Tuple
 
 from envaudit.cli import references
 from envaudit.cli.thisnode import this_node
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from envaudit.transport import Target, Transport
 
 DEFAULT_PYTHON = "python3"
+# PBS names a node once for each of its slots: 5,000 nodes of 128 have this much.
+_MAX_HOSTFILE_CHARACTERS = 16 << 20
 
 
 def add_node_options(parser: argparse.ArgumentParser) -> None:
@@ -89,19 +91,18 @@ def read_hostfile(path: str) -> Tuple[str, ...]:
     """The hosts of an MPI (`node01:8`, `node01 slots=8`) or DeepSpeed host file.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or is too large to be one.
         UsageError: it names no host, or something that is none.
     """
     try:
         with open(path, encoding="utf-8-sig", errors="replace") as file:
-            lines = file.read(1 << 20).splitlines()
+            text = file.read(_MAX_HOSTFILE_CHARACTERS + 1)
     except OSError as error:
         raise InputError("cannot be read", where=path, why=error.strerror or str(error)) from None
-    names: List[str] = []
-    for line in lines:
-        words = line.split("#", 1)[0].split()
-        if words:
-            names.append(_without_slots(words[0]))
+    if len(text) > _MAX_HOSTFILE_CHARACTERS:
+        raise InputError(f"larger than {_MAX_HOSTFILE_CHARACTERS} characters", where=path)
+    lines = (line.split("#", 1)[0].split() for line in text.splitlines())
+    names = dict.fromkeys(_without_slots(words[0]) for words in lines if words)
     if not names:
         raise UsageError("names no host", where=path)
     return references.expand(",".join(names))

@@ -48,6 +48,19 @@ def test_hostfile_of_mpi_or_deepspeed_is_read(tmp_path: Path, text: str) -> None
     assert ("node01", "node02") == selection.read_hostfile(str(tmp_path / "hosts"))
 
 
+def test_hostfile_of_a_large_job_is_read_to_its_end(tmp_path: Path) -> None:
+    """A node that is left out in silence would pass unseen: PBS writes a line for each slot."""
+    nodes = tuple(f"node{number:04}.cluster" for number in range(600))
+    (tmp_path / "hosts").write_text("".join(f"{node}\n" * 128 for node in nodes))
+    assert nodes == selection.read_hostfile(str(tmp_path / "hosts"))
+
+
+def test_hostfile_without_end_is_an_input_error() -> None:
+    """Refused, not cut: the last name of a part may be another node's."""
+    with pytest.raises(InputError, match="larger than"):
+        selection.read_hostfile("/dev/zero")
+
+
 def test_hostfile_that_is_empty_is_a_usage_error(tmp_path: Path) -> None:
     """Nobody is no pass."""
     (tmp_path / "hosts").write_text("# none\n")
