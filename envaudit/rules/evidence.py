@@ -72,9 +72,21 @@ def node_without_answer(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     why="Nothing of its subject was compared on these nodes.",
 )
 def section_without_evidence(evidence: Evidence, policy: Policy) -> Iterator[Found]:
-    """A section whose reading failed, or a required one that is not there at all."""
+    """A section whose reading failed, or a required one that is not there at all.
+
+    Whoever names `gpu` expects one: that a node was seen to have none is no pass then.
+    """
     for (name, errors), nodes in _unread(evidence, policy).items():
         yield Found(f"{name} could not be read", tuple(nodes), name, errors)
+    for name in policy.named:
+        none = tuple(
+            each.node
+            for each in evidence.everything
+            if name in each.sections and each.sections[name].status == "absent" and evidence.covers(name)
+        )
+        if none:
+            hint = f"Leave {name} out of what is required where nodes have none."
+            yield Found(f"{name} is required, and there is none", none, name, hint=hint)
 
 
 @rule(
@@ -207,6 +219,42 @@ def node_without_baseline(evidence: Evidence, policy: Policy) -> Iterator[Found]
     """Nodes that lack the tag which others have."""
     if evidence.without_baseline:
         yield Found(f"has no baseline '{evidence.baseline}'", evidence.without_baseline)
+
+
+@rule(
+    "EA907",
+    severity="incomplete",
+    scope="cross",
+    needs=("host", "network"),
+    title="one machine under several names",
+    why="The machine that one of the names should lead to was not read, and may be the one that is wrong.",
+    how_to_fix="See where the names lead: 'ssh -G NAME', /etc/hosts, DNS. Name each machine once.",
+)
+def machine_named_twice(evidence: Evidence, policy: Policy) -> Iterator[Found]:
+    """Names behind which ssh came to one boot, one host name and the same addresses.
+
+    Containers share all of these with others on their host, and a command may lead anywhere on purpose.
+    """
+    machines: Dict[Tuple[str, ...], List[str]] = {}
+    for fingerprint in evidence.fingerprints:
+        machine = _machine(fingerprint)
+        # Under a name with a tag a machine may be held against its own past.
+        if machine and "@" not in fingerprint.node:
+            machines.setdefault(machine, []).append(fingerprint.node)
+    for (name, *_), nodes in machines.items():
+        if len(nodes) > 1:
+            yield Found(f"all of these are one machine, {name}", tuple(nodes), "host")
+
+
+def _machine(fingerprint: Fingerprint) -> Tuple[str, ...]:
+    """What two machines never have alike, host name first; empty where that is not known."""
+    host, network = (fingerprint.sections.get(name) for name in ("host", "network"))
+    if host is None or network is None:
+        return ()
+    if host.facts.get("launch") != "ssh" or host.facts.get("container") != "none":
+        return ()
+    marks = (host.notes.get("hostname"), host.notes.get("boot_id"), network.notes.get("interfaces"))
+    return tuple(map(str, marks)) if all(marks) else ()
 
 
 def _sharing_nothing(evidence: Evidence) -> List[Tuple[str, List[str]]]:

@@ -12,6 +12,7 @@ from envaudit.model import Finding, Fingerprint, Missing, Section, Verdict
 from envaudit.model.fingerprint import MISSING_KINDS
 from envaudit.rules import Evidence, Policy, judge
 from tests.diff.nodes import fingerprint, package, training_node
+from tests.rules.fleets import edited, node_of
 
 DEFAULT = Policy()
 PAIR = (training_node("node01"), training_node("node02"))
@@ -96,6 +97,16 @@ def test_required_section_that_is_absent_is_evidence() -> None:
     """A head node without a GPU was looked at: it has none."""
     nodes = [training_node(node, gpu=Section("gpu", 1, "absent")) for node in ("a", "b")]
     assert [] == findings(nodes)
+
+
+def test_section_that_the_user_named_has_to_be_there() -> None:
+    """Who requires a GPU expects one; a run that does not look for it says nothing."""
+    policy = Policy(named=("gpu",))
+    nodes = [training_node("a"), training_node("b", gpu=Section("gpu", 1, "absent"))]
+    (found,) = [each for each in findings(nodes, policy) if each.rule == "EA902"]
+    assert ("incomplete", ("b",)) == (found.severity, found.nodes)
+    assert "gpu is required, and there is none" == found.message
+    assert [] == [each for each in findings(nodes, policy, sections=("host",)) if each.rule == "EA902"]
 
 
 def test_required_section_that_was_not_asked_for_is_not_missed() -> None:
@@ -236,3 +247,36 @@ def test_findings_come_worst_first() -> None:
     nodes = [*PAIR, *odd, training_node("node06", conda_packages={"zlib": package("1")})]
     found = findings(nodes, missing={"node05": Missing("timeout", "30 s")})
     assert ["EA214", "EA901", "EA216", "EA905"] == [each.rule for each in found]
+
+
+def _reached(name: str, fixture: str = "healthy-h100", launch: str = "ssh") -> Fingerprint:
+    """A fake node as ssh, or another way, came to it under a name."""
+    return edited(node_of(fixture, name), "host/launch", launch)
+
+
+def test_two_names_of_one_machine_are_incomplete() -> None:
+    """A slip in ssh's configuration or in DNS would pass a node that nobody has looked at."""
+    nodes = [_reached("n1", "twin-a"), _reached("n2"), _reached("n3"), _reached("n4", "twin-b")]
+    (found,) = [each for each in findings(nodes) if each.rule == "EA907"]
+    assert ("incomplete", ("n2", "n3")) == (found.severity, found.nodes)
+    assert "all of these are one machine, gpu01.cluster.example" == found.message
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (_reached("n1", "twin-a"), _reached("n2", "twin-b")),
+        (_reached("n1@good"), _reached("n1@failed")),
+        (_reached("n1", launch="exec"), _reached("n2", launch="exec")),
+        tuple(edited(_reached(name), "host/container", "docker") for name in ("n1", "n2")),
+        (
+            _reached("n1"),
+            edited(_reached("n2"), "network/interfaces/eno1/mac", "02:00:00:00:00:09", notes=True),
+        ),
+        tuple(edited(_reached(name), "host/boot_id", None, notes=True) for name in ("n1", "n2")),
+    ],
+    ids=["twins", "its own past", "a command", "containers", "clones", "not known"],
+)
+def test_what_may_be_two_machines_is_not_called_one(pair: Sequence[Fingerprint]) -> None:
+    """Healthy nodes are as alike as can be, and raise no alarm."""
+    assert [] == [each for each in findings(pair) if each.rule == "EA907"]
