@@ -222,6 +222,7 @@ def to_json(policy: Policy) -> Dict[str, Any]:
     return {
         "fail_on": policy.fail_on,
         "require": list(policy.require),
+        "named": list(policy.named),
         "profile": policy.profile,
         "levels": dict(policy.levels),
         "paths": [[pattern.text, level] for pattern, level in policy.paths],
@@ -239,6 +240,7 @@ def _policy_of(data: Mapping[str, Any]) -> Policy:
     return Policy(
         fail_on=data["fail_on"],
         require=tuple(data["require"]),
+        named=tuple(data["named"]),
         profile=data["profile"],
         levels=data["levels"],
         paths=tuple((PathPattern.parse(text, POLICY), level) for text, level in data["paths"]),

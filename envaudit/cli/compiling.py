@@ -138,7 +138,7 @@ def compile_policy(path: str) -> bytes:
     settings = configuration.load(None, os.getcwd(), path)
     chosen: dict[str, Any] = {"fail_on": settings.gate.fail_on}
     if settings.gate.require is not None:
-        chosen["require"] = settings.gate.require
+        chosen["require"] = chosen["named"] = settings.gate.require
     policy = policyfile.policy_of(settings.policy, today="", **chosen)
     said = any("prolog" in file.table.get("gate", {}) for file in settings.policy)
     return _json(

@@ -24,7 +24,6 @@ from envaudit.cli.since import with_since
 from envaudit.errors import UsageError
 from envaudit.model import Finding, Fingerprint, Snapshot, Verdict
 from envaudit.model.checked import checked_devices
-from envaudit.model.codec import SECTION_SCHEMAS
 from envaudit.model.collective import collective_runs
 from envaudit.probe.registry import section_names
 from envaudit.report import Report, Stage
@@ -91,7 +90,6 @@ class _Gate:
         if options.integrity is None and options.lock:
             options.integrity = "size"
         options.section, options.time_services = [], "whole"
-        _check_require(options.require)
         if options.stored and options.only:
             raise UsageError("--stored runs nothing on the nodes, so it goes without --only")
         self.ask = gatestages.asked_of(options)
@@ -268,16 +266,6 @@ def _sections(options: argparse.Namespace, ask: CheckAsk | None) -> tuple[str, .
     if ask is not None:
         asked.update(ask.sections)
     return tuple(sorted({*asked, *options.require}))
-
-
-def _check_require(names: list[str]) -> None:
-    for name in names:
-        if name not in SECTION_SCHEMAS:
-            raise UsageError(
-                f"no section is called '{name}'",
-                where="--require",
-                next_step=f"Sections: {', '.join(SECTION_SCHEMAS)}.",
-            )
 
 
 def _make_way(options: argparse.Namespace) -> None:

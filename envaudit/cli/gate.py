@@ -47,7 +47,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--fail-on", choices=tuple(THRESHOLDS), help="default: error")
     group.add_argument(
-        "--require", action="append", default=[], metavar="SECTION", help="without it a node is incomplete"
+        "--require",
+        action="append",
+        default=[],
+        metavar="SECTION",
+        help="without it a node is incomplete; its subject has to be there",
     )
     group.add_argument(
         "--allow-missing",

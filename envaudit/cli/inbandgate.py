@@ -308,11 +308,11 @@ class _Gate:
         self, nodes: Tuple[Fingerprint, ...], missing: Mapping[str, Missing], *, clocks_asked: bool
     ) -> str:
         """Judge, print, write the verdict's file; the last line."""
-        asked = [*section_names(), "lock"]
+        asked = [*section_names(), "lock", *self.options.require]
         asked += [CHECKS] if self.ask.kernels else []
         asked += [COLLECTIVES] if self.ask.collectives else []
         stages = [*self.stages, *(Stage("compiled", line) for line in compiled.description())]
-        seen = gatejudging.Seen(nodes, missing, tuple(stages), tuple(asked), clocks_asked)
+        seen = gatejudging.Seen(nodes, missing, tuple(stages), tuple(dict.fromkeys(asked)), clocks_asked)
         report = gatejudging.report_of(seen, self.held, self.options, self.began)
         self._code = report.verdict.exit_code
         line = plain_text(verdict_lines(report)[-1])

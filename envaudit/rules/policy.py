@@ -89,6 +89,7 @@ class Policy:
         fail_on: a key of `model.finding.THRESHOLDS`.
         require: sections without which a node's evidence is incomplete. That a subject is seen
             to be absent is evidence; that nobody looked is none.
+        named: those of them that the user named: whose subject must be there as well.
         profile: a key of `PROFILES`.
         levels: rule id → one of `LEVELS`; stronger than the profile.
         paths: pattern and level of fact paths; the first that matches a difference decides.
@@ -102,6 +103,7 @@ class Policy:
 
     fail_on: str = "error"
     require: Tuple[str, ...] = ("torch", "libraries", "packages", "gpu")
+    named: Tuple[str, ...] = ()
     profile: str = "default"
     levels: Mapping[str, str] = field(default_factory=dict)
     paths: Tuple[Tuple[PathPattern, str], ...] = ()

@@ -125,7 +125,7 @@ def test_compiled_policy_is_the_policy_of_its_file(one_file: Path, folder: Folde
     """Every field comes back as the controller has it."""
     path = str(folder.path / "policy.toml")
     settings = load(None, "/", path)
-    own = policy_of(settings.policy, today="", fail_on="warning", require=("python",))
+    own = policy_of(settings.policy, today="", fail_on="warning", require=("python",), named=("python",))
     data = json.loads(zipfile.ZipFile(one_file).read(f"envaudit/{compiled.POLICY}"))
     back = compiled._policy_of(data["policy"])
     where = own.waivers[0].where

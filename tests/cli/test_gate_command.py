@@ -110,7 +110,9 @@ def test_suggested_commands_are_told_and_fit_the_schema(folder: Folder) -> None:
 
 
 def test_section_that_is_required_and_not_read_is_a_gap(folder: Folder) -> None:
-    """Asked for by name; a name that is none is a typing error."""
+    """Asked for by name; a name that is none is a typing error, and nodes without it do not pass."""
+    ended = gate(folder, "--policy", policy(folder, '[gate]\nrequire = ["git"]\n'))
+    assert (3, True) == (ended.code, "git is required, and there is none" in ended.out)
     ended = gate(folder, "--require", "checks")
     assert (3, True) == (ended.code, "EA902" in ended.rules)
     ended = gate(folder, "--require", "chekcs")

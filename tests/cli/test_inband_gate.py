@@ -143,6 +143,24 @@ def test_batch_script_without_srun_says_that_it_looks_at_one_node(
     assert (0, nodes > 1) == (code, "this one alone of the 2 of the job" in out)
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "told"),
+    [
+        ("checks", 3, "EA902"),
+        ("git", 3, "git is required, and there is none"),
+        ("chekcs", 2, "no section is called 'chekcs'"),
+    ],
+)
+def test_section_that_is_required_and_not_there_is_no_pass(
+    one_file: Path, name: str, code: int, told: str
+) -> None:
+    """Not run, not there, or not the name of anything."""
+    argv = [sys.executable, str(one_file), "gate", "--no-check", "--require", name]
+    done = subprocess.run(argv, cwd=one_file.parent, capture_output=True, text=True, timeout=60)
+    assert code == done.returncode, done.stdout + done.stderr
+    assert told in done.stdout + done.stderr
+
+
 def test_rank_that_never_comes_makes_all_others_incomplete(one_file: Path, launches: list[Launch]) -> None:
     """It is named, and so is who was there."""
     launch = Launch(one_file, 3, sys.executable, "--no-check", "--join", "3", "--format", "json")
