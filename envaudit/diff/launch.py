@@ -48,6 +48,7 @@ LAUNCH = Start(
         ("network", "selection"),
         # PYTHONUTF8, PYTHONUNBUFFERED and a locale of C set flags; PYTHONPATH adds folders.
         ("python", "customized"),
+        ("python", "encodings"),
         ("python", "flags"),
         ("python", "path_outside_prefix"),
         ("storage", "hf_home"),
@@ -86,6 +87,7 @@ STATIC = Start(
     paths=(
         ("libraries",),
         ("python", "customized"),
+        ("python", "encodings"),
         ("python", "flags"),
         ("python", "path_outside_prefix"),
         ("python", "user_site"),

@@ -37,7 +37,7 @@ path = [entry for entry in sys.path if isinstance(entry, str)]
 if path and path[0] == "" and not getattr(sys.flags, "safe_path", False):
     del path[0]
     del sys.path[0]
-import os, site, _imp
+import os, site, _imp, _locale
 flags = [n for n in dir(sys.flags) if n[0] != "_" and n not in ("count", "index") and n[:2] != "n_"]
 say = {
     "executable": [sys.executable],
@@ -55,6 +55,8 @@ say = {
     "site_packages": site.getsitepackages(),
     "user_site": [site.getusersitepackages()],
     "user_site_enabled": [str(site.ENABLE_USER_SITE)],
+    "names_encoding": [sys.getfilesystemencoding()],
+    "text_encoding": ["utf-8" if sys.flags.utf8_mode else _locale.nl_langinfo(_locale.CODESET)],
 }
 text = "\\x1e".join(key + "\\x1f" + "\\x1f".join(items) for key, items in say.items())
 os.write(1, b"\\x1d" + os.fsencode(text) + b"\\x1d")

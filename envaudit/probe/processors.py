@@ -18,7 +18,7 @@ _RANGE = re.compile(r"(?<![^,])([0-9]{1,5})(?:-([0-9]{1,5}))?(?![^,])")
 
 def describe(context: Context) -> Dict[str, Any]:
     """Model, counts of what is online, and the governors in use; null where the kernel does not say."""
-    threads = _listed(context, f"{_CPUS}/online")
+    threads = numbers_of(context.peek(f"{_CPUS}/online") or "")
     packages: Set[str] = set()
     cores: Set[Tuple[str, str]] = set()
     for number in threads:
@@ -34,9 +34,18 @@ def describe(context: Context) -> Dict[str, Any]:
         "sockets": len(packages) or None,
         "cores": len(cores) or None,
         "threads": len(threads) or None,
-        "numa_nodes": len(_listed(context, f"{_NODES}/online")) or None,
+        "numa_nodes": len(numbers_of(context.peek(f"{_NODES}/online") or "")) or None,
         "governor": _governors(context),
     }
+
+
+def numbers_of(text: str) -> List[int]:
+    """The numbers of a kernel list: `0-3,8` is 0, 1, 2, 3, 8; no more of them than a kernel can have."""
+    numbers: List[int] = []
+    for match in _RANGE.finditer(text):
+        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+        numbers.extend(range(first, min(last + 1, first + _MAX_CPUS - len(numbers))))
+    return numbers
 
 
 def microcode(context: Context) -> Optional[str]:
@@ -80,12 +89,3 @@ def _governors(context: Context) -> Optional[List[str]]:
         return None
     found = {context.peek(f"{folder}/{policy}/scaling_governor") for policy in policies}
     return sorted(governor for governor in found if governor) or None
-
-
-def _listed(context: Context, path: str) -> List[int]:
-    """The numbers of a kernel list: `0-3,8` is 0, 1, 2, 3, 8; no more of them than a kernel can have."""
-    numbers: List[int] = []
-    for match in _RANGE.finditer(context.peek(path) or ""):
-        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-        numbers.extend(range(first, min(last + 1, first + _MAX_CPUS - len(numbers))))
-    return numbers

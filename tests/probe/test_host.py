@@ -209,16 +209,6 @@ def test_container_is_told_by_its_marks(
     assert expected == container_kind(make_node(files, environ=environ))
 
 
-def test_limits_of_the_cgroup_are_notes(make_node: MakeNode) -> None:
-    """A job's memory and processors are its own."""
-    files: Dict[str, str | bytes] = {
-        "/proc/self/cgroup": "1:name=x:/a\n0::/system.slice/job_7\n",
-        "/sys/fs/cgroup/system.slice/job_7/memory.max": "68719476736\n",
-    }
-    expected = {"memory.max": "68719476736", "cpu.max": None, "pids.max": None}
-    assert expected == read(make_node, files).notes["cgroup"]
-
-
 @pytest.mark.parametrize(
     ("name", "status"),
     [("healthy-h100", "ok"), ("cpu-only", "ok"), ("garbled", "partial"), ("denied-and-hanging", "partial")],

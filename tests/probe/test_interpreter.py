@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import pytest
 
@@ -65,6 +65,22 @@ def test_description_tells_the_users_own_bytecode_flag(tmp_path: Path) -> None:
     assert 0 == described(cwd=str(tmp_path))["flags"]["dont_write_bytecode"]
     told = described(cwd=str(tmp_path), PYTHONDONTWRITEBYTECODE="1")
     assert 1 == told["flags"]["dont_write_bytecode"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"PYTHONUTF8": "1"}, ("utf-8", "utf-8")),
+        # The C library's name of ASCII, as glibc and musl have it.
+        ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ("ascii", "ANSI_X3.4-1968")),
+    ],
+)
+def test_description_has_the_encodings_of_the_locale(
+    environ: Dict[str, str], expected: Tuple[str, str]
+) -> None:
+    """What text files are read as where no encoding is named."""
+    told = described(cwd="/", **environ)
+    assert expected == (told["names_encoding"], told["text_encoding"])
 
 
 def test_description_lacks_entries_that_python_ignores(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
+import subprocess
+import sys
 from typing import Any, Callable, Dict
 
 import pytest
@@ -71,6 +74,74 @@ def test_right_to_lock_memory_is_one_capability(make_node: MakeNode, mask: int, 
     """With CAP_IPC_LOCK the limit on locked memory does not matter."""
     answer = read(make_node, {"/proc/self/status": _STATUS.format(mask)})
     assert expected is answer.facts["cap_ipc_lock"]
+
+
+def test_rights_and_processors_are_those_of_the_process(make_node: MakeNode) -> None:
+    """Two of the four processors that are online, one of two NUMA nodes; which ones are notes."""
+    files: Dict[str, str | bytes] = {
+        "/proc/self/status": _STATUS.format(1 << 23)
+        + "Umask:\t0027\nSeccomp:\t2\nCpus_allowed_list:\t1,3\nMems_allowed_list:\t1\n",
+        "/proc/self/stat": "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 25 5 1 " + "0 " * 20 + "3 0 0\n",
+        "/proc/self/numa_maps": "55d0a000 bind=static:1 file=/usr/bin/python3 mapped=2\n",
+        "/sys/devices/system/cpu/online": "0-3\n",
+        "/sys/devices/system/node/online": "0-3\n",
+        "/sys/devices/system/node/has_memory": "0-1\n",
+    }
+    answer = read(make_node, files)
+    expected = {
+        "cap_sys_nice": True,
+        "seccomp": "filter",
+        "umask": "0027",
+        "cpus": 2,
+        "numa_nodes": 1,
+        "memory_policy": "bind",
+        "nice": 5,
+        "scheduler": "batch",
+    }
+    assert expected == {name: answer.facts[name] for name in expected}
+    assert ("1,3", "1") == (answer.notes["cpus"], answer.notes["numa_nodes"])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "online", "expected"),
+    [
+        ("0-3", "0-3", "all"),
+        # Of processors that may be plugged in later, all are allowed: sched_getaffinity leaves them out.
+        ("0-127", "0-3", "all"),
+        ("0-7", "0,4-11", 5),
+        ("0-7", "", 8),
+        ("", "0-3", None),
+        ("all", "0-3", None),
+    ],
+)
+def test_share_of_processors_is_counted_among_those_online(
+    make_node: MakeNode, allowed: str, online: str, expected: object
+) -> None:
+    """All is told by its name, so that nodes with other processors differ in these alone."""
+    status = _STATUS.format(0) + f"Cpus_allowed_list:\t{allowed}\n"
+    files: Dict[str, str | bytes] = {"/proc/self/status": status, "/sys/devices/system/cpu/online": online}
+    assert expected == read(make_node, files).facts["cpus"]
+
+
+def test_what_the_kernel_does_not_tell_is_unknown_and_the_node_not_partial(make_node: MakeNode) -> None:
+    """An old kernel, or a container without the files."""
+    answer = read(make_node)
+    names = ("umask", "seccomp", "cpus", "numa_nodes", "memory_policy", "nice", "scheduler")
+    assert ("ok", [None] * 7) == (answer.status, [answer.facts[name] for name in names])
+    assert answer.facts["cpu_quota_millicpus"] is None
+
+
+def test_process_that_was_started_otherwise_says_so() -> None:
+    """A mask, a priority and a processor that whoever starts the work has chosen."""
+    code = (
+        "import json, os; from envaudit.probe.runner import probe; os.umask(0o027); os.nice(3);"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+        "print(json.dumps(probe({'sections': ['limits']})['sections'][0]['facts']))"
+    )
+    here = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    facts = json.loads(here.stdout)
+    alone = "all" if os.cpu_count() == 1 else 1
+    assert ("0027", os.nice(0) + 3, alone) == (facts["umask"], facts["nice"], facts["cpus"])
 
 
 @pytest.mark.parametrize(

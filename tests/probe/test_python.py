@@ -59,6 +59,13 @@ def test_what_runs_at_every_start_is_a_fact(make_node: MakeNode) -> None:
     assert "customized" not in read(make_node, path=["/nowhere"]).facts
 
 
+def test_encodings_are_facts_and_unknown_where_none_is_told(make_node: MakeNode) -> None:
+    """The C library writes their names in capitals."""
+    encodings = read(make_node, names_encoding="utf-8", text_encoding="ISO-8859-1").facts["encodings"]
+    assert {"names": "utf-8", "text": "iso-8859-1"} == encodings
+    assert {"names": None, "text": None} == read(make_node).facts["encodings"]
+
+
 def test_flags_are_facts(make_node: MakeNode) -> None:
     """-O drops assertions; -X utf8 changes file reading."""
     assert {"optimize": 1} == read(make_node, flags={"optimize": 1}).facts["flags"]

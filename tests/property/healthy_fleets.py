@@ -342,12 +342,29 @@ def _limits(shape: Shape, index: int) -> Section:
         "stack_bytes": {"soft": 8388608, "hard": "unlimited"},
         "core_bytes": {"soft": 0, "hard": "unlimited"},
         "cap_ipc_lock": False,
+        "cap_sys_nice": False,
+        "seccomp": "off",
+        "umask": "0022",
+        "cpus": 32,
+        "numa_nodes": "all",
+        "memory_policy": "default",
+        "nice": 0,
+        "scheduler": "other",
+        "cpu_quota_millicpus": "unlimited",
         "dev_shm_gib": 64,
     }
     notes = {
         "dev_shm_bytes": 64 * GIB,
         "dev_shm_free_bytes": 63 * GIB - index,
         "tmp_free_bytes": 99 * GIB + index,
+        "cpus": f"{32 * (index % 2)}-{32 * (index % 2) + 31}",
+        "numa_nodes": "0-1",
+        "control_group": {
+            "memory_max_bytes": 500 * GIB + 4096 * index,
+            "memory_high_bytes": "unlimited",
+            "pids_max": 1383000 + index,
+            "cpus": 32,
+        },
     }
     return _ok("limits", facts, **notes)
 

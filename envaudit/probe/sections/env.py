@@ -37,6 +37,8 @@ _ALLOWED = (
     "PYTHON*",
     "CONDA_*",
     "HF_HOME",
+    "LANG",
+    "LC_ALL",
     "TRITON_*",
     "XLA_*",
 )

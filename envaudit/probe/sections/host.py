@@ -94,7 +94,6 @@ def _notes(context: Context) -> Dict[str, Any]:
         "microcode": processors.microcode(context),
         "machine": context.peek("/sys/class/dmi/id/product_name"),
         "bios": context.peek("/sys/class/dmi/id/bios_version"),
-        "cgroup": _cgroup(context),
         "sysctl": _sysctls(context, _SYSCTL_NOTES),
     }
 
@@ -186,17 +185,6 @@ def _kernel_arguments(context: Context) -> Tuple[Optional[List[str]], Optional[s
         (chosen if _ARGUMENTS.match(name) else rest).append(word)
     chosen.sort(key=lambda word: "hugepages" if "hugepages" in word else word.partition("=")[0])
     return [clean(word) for word in chosen], clean(" ".join(rest))
-
-
-def _cgroup(context: Context) -> Dict[str, Optional[str]]:
-    """Memory and processor limits of the cgroup of this process, as the kernel writes them."""
-    path = ""
-    for line in (context.peek("/proc/self/cgroup") or "").splitlines():
-        hierarchy, _, rest = line.partition(":")
-        if hierarchy == "0":
-            path = rest.partition(":")[2].strip("/")
-    base = os.path.join("/sys/fs/cgroup", path)
-    return {name: context.peek(os.path.join(base, name)) for name in ("memory.max", "cpu.max", "pids.max")}
 
 
 def _own_name(context: Context, errors: List[str]) -> Optional[str]:

@@ -1,10 +1,28 @@
-"""Resource limits of the work that is launched this way, /dev/shm, the right to lock memory."""
+"""What work that is launched this way is allowed: limits, control groups, processors, rights.
+
+Facts, besides the limits of setrlimit(2), {"soft", "hard"} each:
+
+    cpus           how many of the processors that are online it may run on: "all", or their number.
+                   Which ones is a note: Slurm gives each node those that are free there
+    numa_nodes     of how many NUMA nodes it may take memory: "all", or their number
+    memory_policy  how memory is taken from them: "default", "bind", "prefer", "interleave", ...
+    cpu_quota_millicpus    thousandths of a processor that its control groups allow, or "unlimited"
+    nice, scheduler        as chrt(1) and nice(1) set them: 0 and "other" unless somebody did
+    umask          "0022": what new files do not permit
+    seccomp        "off", "strict" or "filter"
+    cap_ipc_lock, cap_sys_nice    rights to lock memory, and to bind the memory of others
+
+The control groups' limits on memory and on threads are notes, since systemd and Slurm reckon them from
+the memory of the node, which differs by pages. Of each limit the smallest on the way to the root counts.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 from envaudit.probe.context import Answer, Context
+from envaudit.probe.controlgroups import ControlGroups
+from envaudit.probe.processors import numbers_of
 
 SCHEMA = 1
 
@@ -16,7 +34,13 @@ _LIMITS = {
     "stack_bytes": "Max stack size",
     "core_bytes": "Max core file size",
 }
-_CAP_IPC_LOCK = 14  # include/uapi/linux/capability.h
+# include/uapi/linux/capability.h
+_CAPABILITIES = {"cap_ipc_lock": 14, "cap_sys_nice": 23}
+_SECCOMP = {"0": "off", "1": "strict", "2": "filter"}  # include/uapi/linux/seccomp.h
+# include/uapi/linux/sched.h
+_SCHEDULERS = {"0": "other", "1": "fifo", "2": "rr", "3": "batch", "5": "idle", "6": "deadline", "7": "ext"}
+_ONLINE = "/sys/devices/system/cpu/online"
+_NUMA = "/sys/devices/system/node"
 _GIB = 1 << 30
 
 
@@ -30,7 +54,10 @@ def read(context: Context) -> Answer:
     notes: Dict[str, Any] = {}
     errors: List[str] = []
     _limits(context, facts, notes, errors)
-    facts["cap_ipc_lock"] = _may_lock(context, errors)
+    _status(context, facts, notes, errors)
+    facts["memory_policy"] = _memory_policy(context)
+    facts.update(_scheduling(context))
+    _groups(context, facts, notes)
     for path, name in (("/dev/shm", "dev_shm"), ("/tmp", "tmp")):
         try:
             size_bytes, free_bytes = context.space(path)
@@ -76,13 +103,80 @@ def _default_processes(context: Context) -> Optional[int]:
         return None
 
 
-def _may_lock(context: Context, errors: List[str]) -> Optional[bool]:
+def _status(context: Context, facts: Dict[str, Any], notes: Dict[str, Any], errors: List[str]) -> None:
+    """What /proc/self/status says of rights, of processors and of NUMA nodes."""
+    says: Dict[str, str] = {}
     try:
-        text = context.read_text("/proc/self/status")
-        (mask,) = [line.split()[1] for line in text.splitlines() if line.startswith("CapEff:")]
-        return bool(int(mask, 16) >> _CAP_IPC_LOCK & 1)
+        for line in context.read_text("/proc/self/status").splitlines():
+            name, _, value = line.partition(":")
+            says[name] = value.strip()
     except OSError as error:
         errors.append(f"/proc/self/status: {error.strerror}")
-    except (ValueError, IndexError):
+    held = _whole(says.get("CapEff", ""), 16)
+    if says and held is None:
         errors.append("/proc/self/status: no effective capabilities")
-    return None
+    for name, bit in _CAPABILITIES.items():
+        facts[name] = None if held is None else bool(held >> bit & 1)
+    facts["seccomp"] = _SECCOMP.get(says.get("Seccomp", ""))
+    umask = _whole(says.get("Umask", ""), 8)
+    facts["umask"] = None if umask is None else f"{umask:04o}"
+    online = context.peek(_ONLINE) or ""
+    # Some nodes have processors alone, or are a GPU's.
+    with_memory = context.peek(f"{_NUMA}/has_memory") or context.peek(f"{_NUMA}/online") or ""
+    for name, title, there in (("cpus", "Cpus", online), ("numa_nodes", "Mems", with_memory)):
+        allowed = says.get(f"{title}_allowed_list", "")
+        facts[name] = _share(allowed, there)
+        if facts[name] is not None:
+            notes[name] = allowed
+
+
+def _share(allowed: str, there: str) -> Union[int, str, None]:
+    """How many of those that are there are allowed, "all" for all; None where that is not told."""
+    some, all_of_them = set(numbers_of(allowed)), set(numbers_of(there))
+    if not some:
+        return None
+    if not all_of_them:
+        return len(some)
+    return "all" if some >= all_of_them else len(some & all_of_them)
+
+
+def _memory_policy(context: Context) -> Optional[str]:
+    """The policy of the process, as the first line of numa_maps has it: `55d0a000 bind:0-1 file=...`."""
+    try:
+        words = context.read_head("/proc/self/numa_maps", 256).split()
+    except OSError:
+        return None
+    kind = words[1].partition(b":")[0].partition(b"=")[0] if len(words) > 1 else b""
+    return kind.decode("ascii") if kind.isalpha() else None
+
+
+def _scheduling(context: Context) -> Dict[str, Any]:
+    # proc_pid_stat(5): nice is field 19 and policy field 41; the second may have spaces, and ends with ")".
+    fields = (context.peek("/proc/self/stat") or "").rpartition(")")[2].split()
+    if len(fields) < 39:
+        return {"nice": None, "scheduler": None}
+    return {"nice": _whole(fields[16], 10), "scheduler": _SCHEDULERS.get(fields[38])}
+
+
+def _whole(text: str, base: int) -> Optional[int]:
+    """A number of /proc, none of which has more than 16 digits; None for what is none."""
+    try:
+        return int(text, base) if len(text) <= 16 else None
+    except ValueError:
+        return None
+
+
+def _groups(context: Context, facts: Dict[str, Any], notes: Dict[str, Any]) -> None:
+    """What the control groups allow; their limits on memory and threads, and their processors, are notes."""
+    groups = ControlGroups(context)
+    facts["cpu_quota_millicpus"] = groups.cpu_quota_millicpus()
+    told = {
+        "memory_max_bytes": groups.memory_max_bytes(),
+        "memory_high_bytes": groups.memory_high_bytes(),
+        "swap_max_bytes": groups.swap_max_bytes(),
+        "pids_max": groups.pids_max(),
+        "cpus": groups.cpus(),
+    }
+    notes["control_group"] = {name: value for name, value in told.items() if value is not None}
+    if groups.named and told["memory_max_bytes"] is None:
+        notes.setdefault("not_examined", {})["control group"] = "its folder is not to be seen"

@@ -45,6 +45,9 @@ def read(context: Context) -> Answer:
     if context.static:
         facts["started"] = "no"
     facts["flags"] = None if context.static else dict(told.get("flags", {}))
+    # As the locale and PYTHONUTF8 have them; UTF-8 unless somebody chose otherwise.
+    encodings = {"names": told.get("names_encoding"), "text": told.get("text_encoding")}
+    facts["encodings"] = {of: str(name).lower() if name else None for of, name in encodings.items()}
     facts["site_packages"] = list(told.get("site_packages", []))
     put = Placeholders(context.environ, host_names(context)).put
     user_site = str(told.get("user_site") or "")
