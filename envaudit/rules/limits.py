@@ -7,6 +7,7 @@ from typing import Dict, Iterator, List, Tuple
 
 from envaudit.model.drift import split_path
 from envaudit.model.fingerprint import Fingerprint
+from envaudit.rules.controlgroups import processors_for_gpus
 from envaudit.rules.nodefacts import (
     TRAINING_LAUNCHES,
     by_nodes,
@@ -34,6 +35,9 @@ _WORDS = {
     "stack_bytes": "stack",
     "core_bytes": "core files",
     "dev_shm_gib": "/dev/shm",
+    "cpus": "processors",
+    "numa_nodes": "NUMA nodes",
+    "cpu_quota_millicpus": "CPU time",
 }
 
 
@@ -201,8 +205,9 @@ def _open_files(fingerprint: Fingerprint, policy: Policy) -> Iterator[Found]:
     severity="warning",
     title="resource limits differ",
     why="What runs on one node runs into a limit on another.",
-    of=("limits/**",),
-    how_to_fix="Compare limits.conf, what starts the work (slurmd, sshd) and a container's options.",
+    of=tuple(f"limits/{name}" for name in _WORDS),
+    how_to_fix="Compare limits.conf, what starts the work (slurmd, options of srun, sshd) and those of a "
+    "container.",
 )
 def limits_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
     """As bad as what is wrong with the nodes that differ: an HCA that cannot lock memory is an error."""
@@ -212,6 +217,7 @@ def limits_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
         "cap_ipc_lock": _memlock,
         "nofile": _open_files,
         "dev_shm_gib": _shared_memory,
+        "cpu_quota_millicpus": processors_for_gpus,
     }
     found = {
         one.node: [found for name in names if name in judges for found in judges[name](one, policy)]

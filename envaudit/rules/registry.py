@@ -24,7 +24,8 @@ SUBJECTS: Mapping[str, Tuple[int, int]] = {
     "lockfile": (60, 79),
     "lockedcuda": (80, 89),
     "host": (100, 124),
-    "limits": (125, 149),
+    "limits": (125, 134),
+    "controlgroups": (135, 139),
     "clock": (150, 199),
     "lock": (200, 209),
     "packages": (210, 219),
@@ -384,9 +385,7 @@ def rules_of(rule_ids: Iterable[str]) -> List[Rule]:
     for name in sorted(subjects):
         importlib.import_module(f"envaudit.rules.{name}")
     return [
-        made
-        for rule_id, made in sorted(_RULES.items())
-        if made.judge.__module__.rpartition(".")[2] in subjects
+        made for _, made in sorted(_RULES.items()) if made.judge.__module__.rpartition(".")[2] in subjects
     ]
 
 

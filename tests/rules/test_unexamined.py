@@ -51,7 +51,7 @@ def test_what_no_rule_looks_at_is_not_told() -> None:
 def test_rule_that_is_off_or_not_covered_asks_for_nothing(rule_id: str) -> None:
     """Each of them by its own words."""
     rule = next(rule for rule in all_rules() if rule.id == rule_id)
-    section = next(need for need in rule.needs if need in ("gpu", "topology"))
+    section = next(need for need in rule.needs if need in ("gpu", "limits", "topology"))
     one = with_note(unread("n1", {}, {}), section, not_examined=dict.fromkeys(rule.advisory, "takes root"))
     others = {other.id for other in all_rules() if set(other.advisory) & set(rule.advisory)}
     assert told(one, sections=(section,)) != []
