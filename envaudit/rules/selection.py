@@ -170,8 +170,9 @@ def _prefixes(fingerprint: Fingerprint, name: str) -> Iterator[Found]:
 def own_name_is_loopback(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Several nodes, or a launch of training; GLOO_SOCKET_IFNAME settles it."""
     told = told_between_nodes(evidence, policy, "EA474", "host/own_name")
-    # What is known of a lock stands among the fingerprints, and is no node.
-    several = len({one.node.partition("@")[0] for one in evidence.fingerprints if one.node}) > 1
+    # What is known of a lock, and a report from elsewhere, stand among the fingerprints and are no node.
+    nodes = [one.node for one in evidence.fingerprints if one.node and one.source != "import"]
+    several = len({node.partition("@")[0] for node in nodes}) > 1
     yield from over_nodes(evidence, lambda one: _loopback(one, several), told)
 
 

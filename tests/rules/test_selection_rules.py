@@ -144,6 +144,7 @@ def loopback(name: str, launch: str = "ssh", gloo: str = "", master: str = "") -
     ("nodes", "expected"),
     [
         ([loopback("n1"), loopback("n2")], [("EA473", "error", ("n1", "n2"))]),
+        ([loopback("n1"), Fingerprint("freeze", "import", "", "", {})], []),
         ([loopback("n1", "slurm")], [("EA473", "error", ("n1",))]),
         ([loopback("n1", "exec")], [("EA473", "error", ("n1",))]),
         ([loopback("n1", "inband", master="node01")], [("EA473", "error", ("n1",))]),
