@@ -233,10 +233,9 @@ class _Fetch:
         path = unquote(urlsplit(url).path)
         try:
             good, found = hashes_match(path, self.file.sha256, self.file.md5)
-        except OSError as error:
-            raise NeededError(
-                f"{self.file.name} cannot be read", where=path, why=error.strerror or str(error)
-            ) from None
+        except (OSError, ValueError) as error:  # ValueError: %00 in the URL
+            why = getattr(error, "strerror", None) or str(error)
+            raise NeededError(f"{self.file.name} cannot be read", where=path, why=why) from None
         if not good:
             raise self._wrong_hash(path, found)
         return path
@@ -246,7 +245,8 @@ class _Fetch:
         for attempt in range(1, attempts + 1):
             try:
                 return self._download(url, cached)
-            except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+            # ValueError: a host of no name, `https://a..b/`
+            except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
                 if attempt == attempts or not _may_pass(error):
                     raise self._failure(url, error) from None
                 self.stop.wait(0.2 * 2**attempt)
@@ -317,7 +317,7 @@ def _may_pass(error: Exception) -> bool:
     """Whether the same question may have a better answer in a moment."""
     if isinstance(error, urllib.error.HTTPError):
         return error.code >= 500 or error.code == 429
-    return True
+    return not isinstance(error, ValueError)
 
 
 def _reason(error: Exception) -> str:

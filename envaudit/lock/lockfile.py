@@ -289,6 +289,10 @@ class _Reader(KeyedReader):
         hashes = self.texts(value, "hash", prefix) if value.get("hash") else {}
         source = value.get("source")
         url = self.text(value, "url", prefix, _URL)
+        try:
+            urlsplit(url)
+        except ValueError:  # `https://[host/...`
+            raise self.fault(f"{prefix}url", "a url", url) from None
         return LockedPackage(
             name=self.text(value, "name", prefix, _CONDA_NAME if manager == "conda" else _PIP_NAME),
             version=self.text(value, "version", prefix, _VERSION),

@@ -109,6 +109,17 @@ def test_install_with_a_channel_that_is_down_names_it(workplace: Workplace, lock
     assert not (workplace.folder / "env").exists()
 
 
+@pytest.mark.parametrize("folder", ["https://a..b/linux-64", "//h/linux-64", "file:///a%00b/linux-64"])
+def test_install_from_an_address_that_is_none_names_the_package(
+    workplace: Workplace, train_channel: LocalChannel, folder: str
+) -> None:
+    """A lock comes from a repository: what urllib cannot even ask for is no fault of this program."""
+    entry = lock_entry(train_channel, "openssl-3.2.1-hd590300_1", url=f"{folder}/{FAULTY}")
+    write_lock(workplace.folder / "odd.yml", [entry])
+    ended = workplace.run("install", "odd.yml", "--prefix", "env")
+    assert (5, True) == (ended.code, f"{FAULTY} cannot be" in ended.err), ended.err
+
+
 def test_install_takes_the_second_mirror_when_the_first_lacks_a_package(
     workplace: Workplace, lock: Path, channels_root: Path, train_channel: LocalChannel
 ) -> None:

@@ -169,6 +169,10 @@ def test_sources_are_paths_from_the_lock(tmp_path: Path) -> None:
             "x: package[0].url: expected a url, got 'git+https://git.example/x\\n--index-url https'.",
         ),
         (
+            lock_of(MAIN.replace("url: https://conda.example", 'url: "https://[h/"\n  x: ')),
+            "x: package[0].url: expected a url, got 'https://[h/'.",
+        ),
+        (
             b"<<<<<<< HEAD\n" + lock_of(MAIN),
             "x:2:8: not YAML (mapping values are not allowed in this context). "
             "Resolve the merge conflict first. Make the lock again.",
