@@ -42,6 +42,7 @@ _NEAR_MISSES = (
         r"\| NVIDIA-SMI |=+NVSMI LOG=+",
         "Of nvidia-smi the XML is read: give 'nvidia-smi -q -x'.",
     ),
+    (r'\{"head":', "It is a snapshot: 'envaudit diff' and 'envaudit show' take it as it is."),
 )
 
 __all__ = ["Kind", "Setting", "kinds", "recognised", "sections_of"]

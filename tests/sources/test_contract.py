@@ -79,6 +79,7 @@ def test_text_of_no_kind_is_refused_with_what_was_tried(text: str) -> None:
     [
         ("", "is empty"),
         (" \n\n", "is empty"),
+        ('{"head":{"format":"envaudit.snapshot"},\n}', "'envaudit show' take it as it is"),
         ("Package    Version\n---------- -------\nnumpy      1.26.4\n", "give 'pip freeze'"),
         ("# packages in environment at /opt/conda:\n#\nnumpy 1.26.4 py311_0\n", "give 'conda list --json'"),
         ("+----+\n| NVIDIA-SMI 550.54.15  Driver Version: 550.54.15 |\n", "give 'nvidia-smi -q -x'"),
