@@ -21,6 +21,7 @@ _SUBDIR = re.compile(r"\A(.+)/(noarch|(?:linux|osx|win)-[a-z0-9_]+)\Z")
 # What stands in brackets and is no key (`pyuvdata[casa]`), conda drops.
 _NO_KEYS = re.compile(r"\[[^\[\]=]*\]")
 _CHANNEL_KEY = re.compile(r"""(?:(?<=\[)|,)\s*channel\s*=\s*(?:'[^']*'|"[^"]*"|[^,\]\s]*)\s*,?""")
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-fA-F]{32}|[0-9a-fA-F]{64})\Z")
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,9 @@ def spec_of(text: str, where: str = "") -> Spec:
             next_step="Write a name and, if needed, a version and a build: pytorch=2.1.0=*cuda*.",
         ) from None
     if parts.url:
-        channel = parts.url.split("#")[0].rpartition("/")[0]
-        bare = f"{parts.name} {parts.version} {parts.build}"
+        address, _, digest = parts.url.partition("#")
+        channel = address.rpartition("/")[0]
+        bare = f"{parts.name} {parts.version} {parts.build}{_hash_key(digest)}"
     else:
         channel = parts.channel
         bare = _NO_KEYS.sub("", _CHANNEL_KEY.sub("", text.strip().rpartition("::")[2])).strip()
@@ -69,6 +71,14 @@ def spec_of(text: str, where: str = "") -> Spec:
     if subdir:
         return Spec(text, parts.name.lower(), bare, where, subdir.group(1), subdir.group(2))
     return Spec(text, parts.name.lower(), bare, where, channel)
+
+
+def _hash_key(digest: str) -> str:
+    """What stands behind the `#` of a package's URL, as explicit lists have it, as a key of a spec."""
+    match = _DIGEST.match(digest)
+    if match is None:
+        return ""
+    return f"[{'md5' if len(match[1]) == 32 else 'sha256'}={match[1].lower()}]"
 
 
 def specs_of(sources: Iterable[SourceFile], platform: str) -> tuple[Spec, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -205,6 +206,18 @@ def test_lock_of_another_tool_is_judged_by_its_content_hash(workplace: Workplace
     ended = workplace.run("lock", "--check", "--format", "json")
     expected = "stale: numpy=2.0.1: the lock has 1.24.4 py310h8deb116_0; jinja2: the lock has none"
     assert (1, expected) == (ended.code, message_of(ended, "EA060"))
+
+
+def test_package_that_is_asked_for_with_its_hash_is_that_file(
+    workplace: Workplace, train_channel: LocalChannel
+) -> None:
+    """As an explicit list has it, behind the `#`: another file of that name is no solution."""
+    path = train_channel.package("psutil-5.9.8-py310h2372")
+    digest = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+    for hexadecimal, code in ((digest, 0), ("0" * 32, 1)):
+        url = f"{CHANNEL}/linux-64/{path.name}#{hexadecimal}"
+        assert code == lock(workplace, "python=3.10", url, options=["-o", f"{code}.yml"]).code
+    assert digest == locked(workplace, "0.yml")["psutil"].md5
 
 
 def test_channels_that_are_fetched_from_one_folder_keep_their_packages_apart(

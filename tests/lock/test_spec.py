@@ -34,6 +34,15 @@ def _source(path: Path, text: str, encoding: str = "utf-8") -> SourceFile:
         ("a[version='>=1', channel='pytorch']", "a", "a[version='>=1']", "pytorch", ""),
         ("pyuvdata[casa]", "pyuvdata", "pyuvdata", "", ""),
         ("https://h.example/c/linux-64/a-1.0-0.conda", "a", "a ==1.0 0", "https://h.example/c", "linux-64"),
+        (
+            f"file:///c/noarch/a-1-0.conda#{'0F' * 16}",
+            "a",
+            f"a ==1 0[md5={'0f' * 16}]",
+            "file:///c",
+            "noarch",
+        ),
+        (f"c://h/a-1-0.conda#sha256:{'1' * 64}", "a", f"a ==1 0[sha256={'1' * 64}]", "c://h", ""),
+        ("c://h/a-1-0.conda#note", "a", "a ==1 0", "c://h", ""),
     ],
 )
 def test_spec_of_a_text_knows_its_name_and_channel(
