@@ -50,7 +50,7 @@ def _of_file(path: str, host: str) -> Login | None:
     try:
         with open(path, encoding="utf-8") as file:
             kept = json.loads(file.read(_MAX_BYTES))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(kept, dict):
         return None
@@ -81,7 +81,7 @@ def _of_netrc(host: str) -> Login | None:
     path = os.environ.get("NETRC") or os.path.expanduser("~/.netrc")
     try:
         found = netrc.netrc(path).authenticators(host)
-    except (OSError, netrc.NetrcParseError):
+    except (OSError, ValueError, netrc.NetrcParseError):  # ValueError: not UTF-8
         return None
     return Login(found[0], found[2] or "") if found else None
 

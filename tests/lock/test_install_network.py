@@ -54,6 +54,25 @@ def test_install_finds_the_user_s_credentials_and_prints_none(
         assert "tok-en" not in records
 
 
+@pytest.mark.parametrize(
+    ("variable", "data"),
+    [("NETRC", b"machine h login ann password \xe4\n"), ("RATTLER_AUTH_FILE", b"[" * 100_000)],
+    ids=["netrc of another encoding", "file that nests"],
+)
+def test_install_passes_over_a_file_of_credentials_that_cannot_be_read(
+    place: Workplace, channels_root: Path, variable: str, data: bytes
+) -> None:
+    """A channel that is open to all needs none."""
+    path = place.folder / "kept"
+    path.write_bytes(data)
+    path.chmod(0o600)
+    place.environment[variable] = str(path)
+    with served(channels_root) as server:
+        place.mirror({BASE: f"{server.url}/train"})
+        ended = place.run(*WORDS)
+    assert (0, "") == (ended.code, ended.err)
+
+
 def test_install_that_fails_at_a_mirror_with_a_password_does_not_print_it(
     place: Workplace, channels_root: Path
 ) -> None:
