@@ -78,8 +78,6 @@ ENTRIES: Sequence[Entry] = (
     Entry("gpu/uvm", NOT_AT_ALL, "info", _OF_EACH),
     Entry("gpu/fabric_manager/switches", EXACTLY, "warning", "A switch is missing, or its driver."),
     Entry("gpu/fabric_manager/**", NOT_AT_ALL, "info", _OF_EACH),
-    Entry("gpu/visible/count", EXACTLY, "warning", "A launch starts fewer ranks on some nodes."),
-    Entry("gpu/visible/**", EXACTLY, "info", "The same GPUs may be named in several ways."),
     Entry("gpu/**", EXACTLY, "warning", "The GPUs, or their driver, are set up in another way."),
     Entry("cuda/libcuda/**", EXACTLY, "warning", "The driver's library is taken from elsewhere."),
     Entry("cuda/compat", EXACTLY, "warning", "The driver's library is taken from elsewhere."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator, List
 
+from envaudit.model.drift import split_path
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.cards import (
     MIG_CASE,
@@ -19,6 +20,7 @@ from envaudit.rules.cards import (
     usable,
     whole_number,
 )
+from envaudit.rules.nodefacts import by_nodes, claimed
 from envaudit.rules.pernode import facts_of, mapping, over_nodes, told_between_nodes
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Evidence, Found, Threshold, difference, rule, threshold
@@ -240,6 +242,30 @@ def _none_visible(fingerprint: Fingerprint) -> Iterator[Found]:
                 evidence=(f"{variable}={text!r}",) if isinstance(text, str) else (),
                 hint=f"Unset {variable}, or name the GPUs to be used.",
             )
+
+
+@difference(
+    "EA328",
+    severity="warning",
+    title="other GPUs are visible",
+    why="A launch fails there, starts fewer ranks, or takes other cards than elsewhere.",
+    of=("gpu/visible/**", "gpu/amd/visible/**"),
+    how_to_fix="Set the variable in the launch script for all ranks, or nowhere.",
+)
+def visible_gpus_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """Only told, not alarmed, where as many are visible, and named in another way."""
+    lines = by_nodes(claimed(claim), _visible)
+    if any(split_path(drift.path)[-1] in ("count", "visible") for drift in claim.drifts):
+        yield claim.found("another number of GPUs is visible", evidence=lines)
+    else:
+        yield claim.found("the visible GPUs are named in another way", evidence=lines, severity="info")
+
+
+def _visible(fingerprint: Fingerprint) -> str:
+    """`CUDA_VISIBLE_DEVICES='0,1'`; nothing where no variable says so."""
+    variable = mapping(facts_of(fingerprint, "gpu").get("visible")).get("variable")
+    text = noted(fingerprint).get("visible")
+    return f"{variable}={text!r}" if isinstance(variable, str) and isinstance(text, str) else ""
 
 
 @rule(

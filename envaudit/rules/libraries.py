@@ -115,6 +115,21 @@ def other_copy(claim: Claim, policy: Policy) -> Iterator[Found]:
     yield claim.found(f"another copy of {', '.join(families)} is loaded")
 
 
+@difference(
+    "EA223",
+    severity="warning",
+    title="a variable of the loader differs",
+    why="Each library that a program looks for may be another one, on these nodes alone.",
+    of=LOADER_VARIABLES,
+    follows=("libraries/copies/**",),
+    how_to_fix="Set it in the launch script for all ranks, or nowhere.",
+)
+def loader_variable_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """Where torch loads the same libraries all the same; else the library is the finding."""
+    names = [split_path(drift.path)[-1] for drift in claim.drifts]
+    yield claim.found(f"{' and '.join(names)} {'differs' if len(names) == 1 else 'differ'}")
+
+
 def loaded_from(claim: Claim, family: str) -> Tuple[str, ...]:
     """`node08 loads /usr/lib/libnccl.so.2, found by LD_LIBRARY_PATH`, equal ones folded."""
     lines: Dict[str, List[str]] = {}

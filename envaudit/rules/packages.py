@@ -141,6 +141,24 @@ def nccl_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
 
 
 @difference(
+    "EA210",
+    severity="warning",
+    title="a variable of Python differs",
+    why="Modules come from elsewhere, or Python behaves in another way, on these nodes alone.",
+    of=("env/variables/PYTHON*",),
+    follows=("python/path_outside_prefix", "python/flags/**", "python/encodings/**", "python/user_site/**"),
+    order=51,
+    how_to_fix="Set it in the launch script for all ranks, or nowhere.",
+)
+def python_variable_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """PYTHONPATH, PYTHONUTF8 and their like, with the folders and flags that they set."""
+    names = [split_path(drift.path)[-1] for drift in claim.drifts]
+    yield claim.found(
+        f"{names[0]} differs" if len(names) == 1 else f"{len(names)} variables of Python differ"
+    )
+
+
+@difference(
     "EA218",
     severity="error",
     title="the checkout of an editable install differs",

@@ -6,7 +6,7 @@ of them is right, and what to do about it: its finding leads, and takes the othe
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Sequence, Tuple
+from typing import AbstractSet, Dict, FrozenSet, Iterable, List, Mapping, Sequence, Tuple
 
 from envaudit.model.drift import Drift, split_path
 from envaudit.rules.claiming import REST
@@ -92,12 +92,12 @@ def _package_at(drifts: Sequence[Drift], told: Mapping[Package, FrozenSet[str]])
     """The package for which all of these nodes differ, as a lock tells; empty for none."""
     for package in dict.fromkeys(package_of(drift.path) for drift in drifts):
         wrong = told.get(package)
-        if wrong and all(_differs_by(drift, wrong) for drift in drifts):
+        if wrong and all(differs_by(drift, wrong) for drift in drifts):
             return package
     return ()
 
 
-def _differs_by(drift: Drift, wrong: FrozenSet[str]) -> bool:
+def differs_by(drift: Drift, wrong: AbstractSet[str]) -> bool:
     """Whether it is these nodes that make the difference: without them all others are alike.
 
     Where most nodes are not as locked, those that are stand apart, and are not to blame. What another node

@@ -1,4 +1,4 @@
-"""EA320 to EA327: whether a launch can use the GPUs, and has them for itself."""
+"""EA320 to EA328: whether a launch can use the GPUs, and has them for itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from envaudit.rules import Policy
+from envaudit.rules.policy import Waiver
 from tests.rules.gpunodes import Fakes, brief, found, words
 
 STRANGER = {
@@ -140,6 +141,52 @@ def test_variable_that_hides_all_gpus_is_a_warning(fakes: Fakes, value: str) -> 
     (finding,) = found([fakes.node("a", environ={"CUDA_VISIBLE_DEVICES": value})])
     message = "0 of 2 GPUs visible: CUDA_VISIBLE_DEVICES hides them"
     assert ("EA326", "warning", message) == words([finding])[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "severity", "message"),
+    [
+        ("1", "warning", "another number of GPUs is visible"),
+        ("0,1", "info", "the visible GPUs are named in another way"),
+    ],
+)
+def test_variable_of_one_node_is_one_finding_with_its_text(
+    fakes: Fakes, value: str, severity: str, message: str
+) -> None:
+    """How many, in which form, by which variable: all of it is one cause."""
+    odd = fakes.node("c", environ={"CUDA_VISIBLE_DEVICES": value})
+    findings = found([*fakes.nodes(["a", "b"], environ=ALL), odd])
+    assert [("EA328", severity, message)] == words(findings)
+    assert (("c",), (f"c: CUDA_VISIBLE_DEVICES='{value}'",)) == (findings[0].nodes, findings[0].evidence)
+
+
+@pytest.mark.parametrize("others", [["a"], ["a", "b"]])
+def test_variable_that_hides_all_gpus_of_one_node_takes_the_difference_along(
+    fakes: Fakes, others: List[str]
+) -> None:
+    """Of two nodes as well, of which no majority says which is right."""
+    odd = fakes.node("c", environ={"CUDA_VISIBLE_DEVICES": ""})
+    findings = found([*fakes.nodes(others, environ=ALL), odd])
+    assert [("EA326", "warning", ("c",))] == brief(findings)
+    told = {drift.path for drift in findings[0].following}
+    assert {"gpu/visible/count", "gpu/visible/form", "gpu/visible/variable"} == told
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(levels={"EA326": "off"}),
+        Policy(levels={"EA326": "info"}),
+        Policy(waivers=(Waiver("EA326", "2027-01-31", "a login node", "ops"),), today="2026-11-30"),
+    ],
+)
+def test_visible_gpus_that_differ_are_told_where_their_cause_is_accepted(
+    fakes: Fakes, policy: Policy
+) -> None:
+    """Nobody has accepted that."""
+    odd = fakes.node("c", environ={"CUDA_VISIBLE_DEVICES": ""})
+    findings = found([*fakes.nodes(["a", "b"], environ=ALL), odd], policy)
+    assert ("EA328", "warning", ("c",)) in brief(findings)
 
 
 def test_uvm_that_is_missing_is_an_error_and_one_not_seen_is_none(fakes: Fakes) -> None:

@@ -396,3 +396,77 @@ def test_start_up_file_of_one_node_is_told_by_its_name(
     (finding,) = findings([node("a", usual), node("b", usual), node("c", odd)])
     assert ("EA219", "warning", message) == (finding.rule, finding.severity, finding.message)
     assert ("c",) == finding.nodes
+
+
+def with_variables(name: str, variables: Dict[str, str], **sections: Any) -> Fingerprint:
+    """A node with some variables besides, and with what they lead to."""
+    told = {
+        "env": {"nccl": {}, "variables": {"OMP_NUM_THREADS": "8", **variables}},
+        "python": {"version": "3.11.8", "asked": "python3", "flags": {"utf8_mode": 0}},
+        "libraries": {"nccl": {"version": "2.21.5", "origin": "env"}, "copies": {}},
+    }
+    told["python"]["path_outside_prefix"] = []
+    return training_node(name, **{**told, **sections})
+
+
+@pytest.mark.parametrize(
+    ("variables", "sections", "expected", "following"),
+    [
+        (
+            {"PYTHONPATH": "/opt/code"},
+            {"python": {"flags": {"utf8_mode": 0}, "path_outside_prefix": ["/opt/code"]}},
+            ("EA210", "PYTHONPATH differs"),
+            ["python/path_outside_prefix"],
+        ),
+        (
+            {"PYTHONUTF8": "1", "PYTHONOPTIMIZE": "1"},
+            {"python": {"flags": {"utf8_mode": 1}, "path_outside_prefix": []}},
+            ("EA210", "2 variables of Python differ"),
+            ["python/flags/utf8_mode"],
+        ),
+        (
+            {"LD_LIBRARY_PATH": "/opt/nccl"},
+            {
+                "libraries": {
+                    "nccl": {"version": "2.21.5", "origin": "env"},
+                    "copies": {"nccl": {"/opt/nccl/libnccl.so.2": "2.26.2"}},
+                }
+            },
+            ("EA223", "LD_LIBRARY_PATH differs"),
+            ["libraries/copies/nccl"],
+        ),
+    ],
+)
+def test_variable_of_one_node_is_told_with_what_follows_from_it(
+    variables: Dict[str, str], sections: Dict[str, Any], expected: Tuple[str, str], following: List[str]
+) -> None:
+    """One cause, one finding."""
+    sections = {
+        name: {"version": "3.11.8", "asked": "python3", **facts} if name == "python" else facts
+        for name, facts in sections.items()
+    }
+    odd = with_variables("c", variables, **sections)
+    (finding,) = findings([*(with_variables(name, {}) for name in "ab"), odd])
+    assert (*expected, ("c",)) == (finding.rule, finding.message, finding.nodes)
+    assert following == [drift.path for drift in finding.following]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(levels={"EA210": "off", "EA223": "off"}),
+        Policy(
+            waivers=tuple(Waiver(rule, "2027-01-31", "of ours", "ops") for rule in ("EA210", "EA223")),
+            today="2026-11-30",
+        ),
+    ],
+)
+def test_variable_that_is_accepted_takes_neither_torch_nor_a_library_along(policy: Policy) -> None:
+    """What comes from PYTHONPATH or LD_LIBRARY_PATH is an error of its own."""
+    other = {"nccl": {"version": "2.20.5", "origin": "system"}, "copies": {}}
+    odd = [
+        with_variables("d", {"PYTHONPATH": "/opt/code"}, torch={"version": "2.4.0", "cuda": "12.4"}),
+        with_variables("e", {"LD_LIBRARY_PATH": "/opt/nccl"}, libraries=other),
+    ]
+    told = brief(findings([*(with_variables(name, {}) for name in "abc"), *odd], policy))
+    assert [("EA213", "error", ("d",)), ("EA214", "error", ("e",))] == told[:2]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
+from envaudit.diff import compare
 from envaudit.model import Finding, Fingerprint
-from envaudit.rules import Evidence, judge
+from envaudit.rules import Evidence, Policy, judge
+from envaudit.rules.policy import Waiver
 from tests.diff.nodes import fingerprint, package
 
 CPU = {"version": "2.6.0", "cuda": None, "hip": None, "packaging": "wheel"}
@@ -155,3 +157,49 @@ def test_compiler_is_the_one_that_an_extension_is_built_with(
 ) -> None:
     """Another minor version builds; torch's builder refuses another major one."""
     assert expected == [each.path for each in findings(node(cuda=cuda))]
+
+
+def with_glibc(name: str, version: str) -> Fingerprint:
+    """A node whose torch asks for glibc 2.28."""
+    return node(name, host={"launch": "ssh", "glibc": version}, libraries={"torch": {"glibc": "2.28"}})
+
+
+def judged(nodes: List[Fingerprint], policy: Policy) -> List[Finding]:
+    """What all rules say of these nodes and their differences."""
+    found = judge(Evidence(tuple(nodes), drifts=compare(nodes)), policy)
+    return [finding for finding in found if finding.severity != "incomplete"]
+
+
+@pytest.mark.parametrize("others", ["b", "bcd"])
+def test_glibc_too_old_on_one_node_takes_the_difference_along(others: str) -> None:
+    """Also of two nodes, of which no majority says which is right."""
+    nodes = [with_glibc("a", "2.17"), *(with_glibc(name, "2.35") for name in others)]
+    (finding,) = judged(nodes, Policy())
+    assert ("EA241", ("a",)) == (finding.rule, finding.nodes)
+    assert ["host/glibc"] == [drift.path for drift in finding.following]
+
+
+def test_glibc_that_another_node_has_besides_is_told() -> None:
+    """It fits torch, and is neither that of the others nor too old."""
+    nodes = [with_glibc("a", "2.17"), with_glibc("b", "2.31"), *(with_glibc(name, "2.35") for name in "cde")]
+    found = [(one.rule, one.path) for one in judged(nodes, Policy())]
+    assert [("EA241", "host/glibc"), ("EA299", "host/glibc")] == found
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (Policy(levels={"EA241": "info"}), [("EA299", "warning"), ("EA241", "info")]),
+        (Policy(levels={"EA241": "off"}), [("EA299", "warning")]),
+        (
+            Policy(waivers=(Waiver("EA241", "2027-01-31", "a wrapper", "ops"),), today="2026-11-30"),
+            [("EA299", "warning")],
+        ),
+    ],
+)
+def test_glibc_that_differs_is_told_where_its_cause_is_accepted(
+    policy: Policy, expected: List[Tuple[str, str]]
+) -> None:
+    """Whoever accepts that torch is too new for a node has not accepted that the nodes differ."""
+    nodes = [with_glibc("a", "2.17"), *(with_glibc(name, "2.35") for name in "bcd")]
+    assert expected == [(one.rule, one.severity) for one in judged(nodes, policy)]
