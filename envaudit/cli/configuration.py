@@ -247,8 +247,8 @@ def _demand_output_inside(path: str, table: Mapping[str, Any]) -> None:
     """A discovered file must not have this user write outside of its folder."""
     lock = table.get("lock")
     output = lock.get("output") if isinstance(lock, dict) else None
-    if not isinstance(output, str):
-        return
+    if not isinstance(output, str) or "\0" in output:
+        return  # no path, which is told with the other faults
     folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
     target = os.path.realpath(os.path.join(folder, os.path.expanduser(output)))
     if os.path.commonpath([folder, target]) != folder:
@@ -358,7 +358,7 @@ def _is_sensible(key: str, value: Any) -> bool:
     if key == "require":
         return all(isinstance(item, str) and item in SECTION_SCHEMAS for item in value)
     if key in ("sources", "platforms"):
-        return all(isinstance(item, str) for item in value)
+        return all(isinstance(item, str) and "\0" not in item for item in value)
     if key == "interpreters":
         return all(isinstance(item, str) and item for item in value.values())
     return bool(value) and "\0" not in value and "\n" not in value

@@ -170,6 +170,14 @@ def test_output_of_a_discovered_file_stays_inside_its_folder(project: Path, outp
     assert configuration.load(str(file), str(project)).lock.output is not None
 
 
+@pytest.mark.parametrize("line", ['output = "a\\u0000b"', 'sources = ["~\\u0000b"]'])
+def test_path_with_a_nul_is_a_fault_of_its_key(project: Path, line: str) -> None:
+    """TOML can write one, and no system call takes it."""
+    (project / "envaudit.toml").write_text(f"[lock]\n{line}\n")
+    with pytest.raises(UsageError, match=rf"lock\.{line.split()[0]}: expected "):
+        configuration.load(None, str(project))
+
+
 def test_lock_table_with_faults_names_them_all(project: Path) -> None:
     """Each with its key path."""
     (project / "envaudit.toml").write_text(
