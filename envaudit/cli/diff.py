@@ -84,7 +84,7 @@ def compared(sides: Sequence[Loaded], options: argparse.Namespace, began: float)
     comparison = compare_with(sides, options, paths)
     names = {name for each in comparison.current for name in each.sections}
     sections = paths.covered(sorted(names))
-    if not sections and replace(paths, ignore=()).covered(names):
+    if paths.contradicts_itself or (not sections and replace(paths, ignore=()).covered(names)):
         raise UsageError("nothing is left to compare", where="--ignore", next_step="Ignore less.")
     evidence = Evidence(
         fingerprints=comparison.current,

@@ -80,6 +80,11 @@ class PathFilter:
             self.selects(f"{path}/{join_path(key)}", item) for key, item in value.items()
         )
 
+    @property
+    def contradicts_itself(self) -> bool:
+        """Whether all that is asked for is left out as well."""
+        return bool(self.only) and all(self.ignores(pattern.text) for pattern in self.only)
+
     def covers(self, section: str) -> bool:
         """Whether anything of a section may be compared, as far as its name tells."""
         if self.sections and section not in self.sections:
@@ -100,8 +105,9 @@ class PathFilter:
         sections = {section.digest: section for each in fingerprints for section in each.sections.values()}
         held = {section.name for section in sections.values()}
         gone = [name for name in self.sections if name not in held]
+        asked = [each for each in sections.values() if not self.sections or each.name in self.sections]
         for pattern in self.only:
-            if not any(_answers(section, pattern) for section in sections.values()):
+            if not any(_answers(section, pattern) for section in asked):
                 gone.append(pattern.text)
         return tuple(gone)
 

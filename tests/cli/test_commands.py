@@ -357,7 +357,11 @@ def test_two_outputs_into_one_file_are_a_usage_error(folder: Folder, words: tupl
 def test_diff_that_ignores_everything_is_a_usage_error(folder: Folder) -> None:
     """An empty comparison is no pass."""
     folder.run("snapshot", "-o", "a.json")
-    for words in (("--ignore", "**"), ("--section", "python", "--ignore", "python/**")):
+    for words in (
+        ("--ignore", "**"),
+        ("--section", "python", "--ignore", "python/**"),
+        ("--only", "host/kernel", "--ignore", "host/*"),
+    ):
         ended = folder.run("diff", "a.json", "a.json", *words)
         assert (2, "") == (ended.code, ended.out)
         assert "nothing is left to compare" in ended.err
@@ -375,6 +379,20 @@ def test_store_that_is_not_there_is_a_usage_error(folder: Folder, words: tuple[s
     ended = folder.run("store", *words, "--store", "stroe")
     assert (2, "") == (ended.code, ended.out)
     assert "there is no store" in ended.err
+
+
+def test_process_that_may_open_no_more_files_says_so(folder: Folder) -> None:
+    """It is not the fault of envaudit, and the limit is to be raised."""
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'ulimit -n 8; exec "$0" -m envaudit snapshot', sys.executable],
+        cwd=folder.path,
+        env=folder.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (5, True) == (ended.returncode, "Raise the limit: ulimit -n." in ended.stderr), ended.stderr
 
 
 @pytest.mark.parametrize("command", ["trust", "store verify"])

@@ -155,3 +155,9 @@ def test_unmatched_names_sections_that_no_node_has() -> None:
     """Older snapshots without the section leave nothing to compare."""
     paths = PathFilter.of(sections=["clock", "gpu"])
     assert ("clock",) == paths.unmatched([training_node("a"), training_node("b")])
+
+
+def test_unmatched_names_patterns_of_other_sections_than_those_asked_for() -> None:
+    """`--section torch --only gpu/driver` asks for nothing at all."""
+    paths = PathFilter.of(sections=["torch"], only=["gpu/driver", "torch/version"])
+    assert ("gpu/driver",) == paths.unmatched([training_node("a"), training_node("b")])
