@@ -132,7 +132,7 @@ def of_end(ended: Ended) -> Missing:
         if match:
             facts = ended._asdict()
             group = printable(match[1] or "", 100) if match.lastindex else ""
-            return Missing(kind, *(part.replace("{1}", group).format(**facts) for part in (why, next_step)))
+            return Missing(kind, *(part.format("", group, **facts) for part in (why, next_step)))
     words = last_words(complaint) or printable(ended.last_line)
     tail = f": {words}" if words else ", without saying why"
     try_it = f"Check that '{ended.trial}' works."

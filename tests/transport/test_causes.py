@@ -156,6 +156,15 @@ def test_of_end_other_endings_are_told_apart(rc: int | None, complaint: str, kin
     assert missing.next_step
 
 
+@pytest.mark.parametrize("words", ["{0}", "{}", "{x}", "{node.__class__}", "{"])
+@pytest.mark.parametrize(
+    "begin", ["Connection closed by ", "bash: Cannot fork ", "Could not resolve hostname n: "]
+)
+def test_of_end_words_with_braces_are_told_as_they_are(begin: str, words: str) -> None:
+    """What a node says is no template: one that has such words would cost all others their answers."""
+    assert words in of_end(ended(f"{begin}{words}\n")).why
+
+
 def test_of_end_of_an_empty_success_has_the_words_of_who_came_instead() -> None:
     """A forced command says on its standard output why it let nobody in."""
     missing = of_end(ended("", 0, last_line="maintenance until noon"))
