@@ -8,6 +8,8 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 from envaudit.model.drift import Drift, split_path
 from envaudit.rules.libraries import LOADER_VARIABLES, loaded_from
 from envaudit.rules.lock import distribution_of
+from envaudit.rules.nodefacts import claimed
+from envaudit.rules.pernode import facts_of, mapping
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Found, difference
 from envaudit.rules.torchbuild import gpus_of, is_cpu_only
@@ -47,6 +49,9 @@ _WITH_TORCH = (
 )
 # The section itself is what differs where torch is installed on some nodes only.
 _TORCH = ("torch", "torch/version", "torch/git_version", "torch/cuda", "torch/hip", "torch/debug")
+_FROM_OUTSIDE = (
+    "It lies outside the environment: set PYTHONNOUSERSITE=1, or take its folder out of PYTHONPATH."
+)
 _NOT_NORMAL = re.compile(r"[-_.]+")
 
 
@@ -222,6 +227,7 @@ def package_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     title="PYTHONHASHSEED differs",
     why="Sets and dictionaries of texts have another order: data is sharded or shuffled in another way.",
     of=("env/variables/PYTHONHASHSEED",),
+    follows=("python/flags/hash_randomization",),
     how_to_fix="Set it to one value in the launch script, or nowhere.",
 )
 def hash_seed_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
@@ -275,9 +281,21 @@ def _about_packages(claim: Claim, which: str) -> Found:
     names = list(dict.fromkeys(package_of(drift) for drift in drifts))
     extra = all(drift.kind == "extra" and len(split_path(drift.path)) == 3 for drift in drifts)
     hint = "Remove what is extra, or lock it and install the lock on all nodes." if extra else ""
+    if _are_from_outside(claim, names):
+        hint = _FROM_OUTSIDE
     if len(names) == 1:
         return claim.found(f"{names[0]} {_verb(drifts, plural=False)}", hint=hint)
     return claim.found(f"{len(names)} packages {which}{_verb(drifts, plural=True)}", hint=hint)
+
+
+def _are_from_outside(claim: Claim, names: Sequence[str]) -> bool:
+    """Whether on a node at fault all of these are imported from elsewhere than its environment."""
+    for fingerprint in claimed(claim):
+        installed = mapping(facts_of(fingerprint, "packages").get("distributions"))
+        rows = [mapping(installed.get(name)) for name in names]
+        if all(("folder" in row or "user_site" in row) and not row.get("editable") for row in rows):
+            return True
+    return False
 
 
 def _verb(drifts: Sequence[Drift], *, plural: bool) -> str:

@@ -33,7 +33,13 @@ _SYMPTOMS = (
 
 
 # A rule of single nodes, the rule that would say no more than that these nodes differ, and in what.
-_DIFFERENCES = (("EA241", "EA299", "host/glibc"), ("EA326", "EA328", "gpu"))
+_DIFFERENCES = (
+    ("EA241", "EA299", "host/glibc"),
+    ("EA247", "EA299", "packages/duplicates"),
+    ("EA247", "EA299", "conda/duplicates"),
+    ("EA248", "EA299", "packages/duplicates"),
+    ("EA326", "EA328", "gpu"),
+)
 
 
 def without_symptoms(findings: Sequence[Finding]) -> List[Finding]:

@@ -470,3 +470,24 @@ def test_variable_that_is_accepted_takes_neither_torch_nor_a_library_along(polic
     ]
     told = brief(findings([*(with_variables(name, {}) for name in "abc"), *odd], policy))
     assert [("EA213", "error", ("d",)), ("EA214", "error", ("e",))] == told[:2]
+
+
+@pytest.mark.parametrize("place", [{"folder": "/opt/code"}, {"user_site": True}])
+def test_package_from_outside_is_one_finding_and_what_it_hides_another(place: Dict[str, Any]) -> None:
+    """No install from a lock helps: it is the folder that has to go."""
+    own = {"distributions": {"einops": {"version": "0.8.0", "installer": "pip"}}, "duplicates": {}}
+    row = {"version": "0.7.0", "installer": "pip", **place}
+    odd = {"distributions": {"einops": row}, "duplicates": {"einops": ["0.7.0", "0.8.0"]}}
+    nodes = [training_node(name, packages=own) for name in "ab"]
+    found = findings([*nodes, training_node("c", packages=odd)])
+    assert ["EA216", "EA248"] == [each.rule for each in found]
+    assert "PYTHONNOUSERSITE" in found[0].hint
+    assert ["packages/duplicates/einops"] == [drift.path for drift in found[1].following]
+
+
+def test_hash_seed_takes_its_flag_along() -> None:
+    """PYTHONHASHSEED=0 also switches hash randomisation off."""
+    usual = {"version": "3.11.8", "asked": "python3", "flags": {"hash_randomization": 1}}
+    odd = with_variables("c", {"PYTHONHASHSEED": "0"}, python={**usual, "flags": {"hash_randomization": 0}})
+    (finding,) = findings([*(with_variables(name, {}, python=usual) for name in "ab"), odd])
+    assert "EA217" == finding.rule
