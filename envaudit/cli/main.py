@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import importlib
 import os
@@ -64,6 +65,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            _complain(f"envaudit: no file can be opened any more: {error}. Raise the limit: ulimit -n.")
+            return NeededError.exit_code
         if os.environ.get("ENVAUDIT_DEBUG"):
             raise
         _complain(

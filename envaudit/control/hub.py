@@ -45,6 +45,9 @@ SPARE_STRANGERS = 64
 # Messages of all members that are not whole: beyond that no new ones are begun.
 MAX_PARTIAL_BYTES = 64 * codec.MAX_TO_HUB_BYTES
 
+# Beside its members: what it waits with, what wakes it, and the first node's own end of a connection.
+_OWN_DESCRIPTORS = 4
+
 _BEAT_S = 1.0
 _TIDY_S = 0.25
 _ACCEPTED_AT_ONCE = 64
@@ -58,6 +61,9 @@ class HubClosed(Exception):
 
 class Hub:
     """See the module. Not to be called from two threads, `stop` alone excepted.
+
+    Raises:
+        NeededError: not so many files may be open.
 
     Attributes:
         expected: how many members there are to be.
@@ -83,7 +89,7 @@ class Hub:
         self._listens = True
         self._begun = False
         self._partial_bytes = self._queued_bytes = 0
-        descriptors_for(2 * expected + SPARE_STRANGERS)
+        descriptors_for(2 * expected + SPARE_STRANGERS, least=expected + _OWN_DESCRIPTORS)
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any, List, NamedTuple, Tuple
 
-from envaudit.errors import UsageError
+from envaudit.errors import NeededError, UsageError
 
 _BACKLOG = 4096
 _AGAIN_S = 0.5
@@ -110,11 +110,28 @@ def listen_for_all(host: str, port: int, *, authenticated: bool) -> socket.socke
         return listen("", port)
 
 
-def descriptors_for(connections: int) -> None:
-    """Let this process have that many open files, as far as its hard limit allows.
+def descriptors_for(connections: int, least: int) -> None:
+    """Let this process have that many connections, as far as its hard limit on open files allows.
 
     The soft limit is 1,024 on most machines and is left alone where that is enough.
+
+    Raises:
+        NeededError: there are not even so many left: a hub would be there and not answer.
     """
+    _raise_soft_limit(connections)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        left = limit - len(os.listdir("/proc/self/fd"))
+    except OSError as error:
+        left = 0 if error.errno == errno.EMFILE else least
+    if limit != resource.RLIM_INFINITY and left < least:
+        raise NeededError(
+            f"a hub needs {least} open files more, and this process may have {limit} in all",
+            next_step="Raise the limit: ulimit -n.",
+        )
+
+
+def _raise_soft_limit(connections: int) -> None:
     wanted = connections + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

@@ -57,6 +57,7 @@ class Meeting:
 
         Raises:
             UsageError: in index 0, where the hub's port is taken or its host is none.
+            NeededError: likewise, where too few files may be open.
             HubUnreachable: elsewhere, no hub answered in time.
             HubRefused: it does not take this supervisor.
         """
@@ -97,7 +98,11 @@ class Meeting:
         seat = self.seat
         listener = listen_for_all(seat.host, seat.port, authenticated=bool(self._token))
         host, self.listener_port = listener.getsockname()[:2]
-        self._hub = Hub(listener, seat.count, self._token)
+        try:
+            self._hub = Hub(listener, seat.count, self._token)
+        except BaseException:
+            listener.close()
+            raise
         self._thread = threading.Thread(target=self._run, name="envaudit hub", daemon=True)
         self._thread.start()
         return "127.0.0.1" if host in ("::", "0.0.0.0") else str(host)  # noqa: S104 - compared

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
 import time
 from typing import Any, Callable, Dict, List
@@ -281,3 +283,25 @@ def test_facts_that_are_too_long_or_none_are_an_error_of_the_caller() -> None:
     for hello in ({"x": "x" * 70_000}, {"x": object()}):
         with pytest.raises(ValueError, match=r"JSON|allowed"):
             connect("127.0.0.1", 1, TOKEN, 0, "node0", hello, 1)
+
+
+def test_first_node_that_may_not_open_enough_files_says_so() -> None:
+    """Its port would be there and answer nobody, who would take it for somebody else's."""
+    code = (
+        "import os, resource\n"
+        "from envaudit.control.meeting import Meeting\n"
+        "from envaudit.control.seat import Seat\n"
+        "from envaudit.errors import NeededError\n"
+        "seat = Seat(index=0, count=8, host='127.0.0.1', port=0, node='n1')\n"
+        "few = len(os.listdir('/proc/self/fd')) + 8\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (few, few))\n"
+        "try:\n"
+        "    Meeting(seat, b'', {}, 5, lambda hub: None).__enter__()\n"
+        "except NeededError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "a hub needs 12 open files more" in done.stdout
+    assert "ulimit -n" in done.stdout
