@@ -46,6 +46,13 @@ def _baseline_of(
 ) -> Tuple[Dict[str, Fingerprint], Dict[str, Missing]]:
     """Node → what it is held against, and the nodes of which the baseline itself has no evidence."""
     if is_tag(wanted):
+        twice = [node for node in nodes if "@" in node]
+        if twice:
+            raise UsageError(
+                f"{twice[0].partition('@')[0]} is named twice, and has one '{wanted}'",
+                where=f"--baseline {wanted}",
+                next_step="Leave --baseline out: of two references, the second is held against the first.",
+            )
         return open_store(options).resolve_many(nodes, wanted), {}
     (side,) = load([references.parse(wanted)], options)
     if len(side.nodes) > 1 and not set(nodes) <= set(side.nodes):
