@@ -20,17 +20,12 @@ class Record:
         url: the canonical URL of the file; credentials only as `${VARIABLE}`.
         fetched_url: where this user gets it; may hold credentials, so it is never printed.
         md5, sha256: in hex, None where the channel's index has none.
-        depends, constrains: match specs, `python >=3.10,<3.11.0a0`.
-        size_bytes: of the file, None where unknown.
-        noarch: `python`, `generic` or empty.
-        timestamp_ms: build time in milliseconds since 1970, None where unknown.
-        python_site_packages_path: of a Python interpreter, `lib/python3.13t/site-packages`.
+        depends: match specs, `python >=3.10,<3.11.0a0`.
     """
 
     name: str
     version: str
     build: str
-    build_number: int
     subdir: str
     channel: str
     url: str
@@ -38,12 +33,6 @@ class Record:
     md5: str | None = None
     sha256: str | None = None
     depends: tuple[str, ...] = ()
-    constrains: tuple[str, ...] = ()
-    size_bytes: int | None = None
-    noarch: str = ""
-    timestamp_ms: int | None = None
-    license: str | None = None
-    python_site_packages_path: str | None = None
 
     @property
     def file_name(self) -> str:
@@ -71,7 +60,6 @@ def record_of(table: Mapping[str, Any], channels: Sequence[Channel]) -> Record:
         name=str(table["name"]),
         version=str(table["version"]),
         build=str(table["build"]),
-        build_number=int(table["build_number"]),
         subdir=str(table["subdir"]),
         channel=channel.canonical,
         url=url,
@@ -79,12 +67,6 @@ def record_of(table: Mapping[str, Any], channels: Sequence[Channel]) -> Record:
         md5=table.get("md5"),
         sha256=table.get("sha256"),
         depends=tuple(table.get("depends", ())),
-        constrains=tuple(table.get("constrains", ())),
-        size_bytes=table.get("size"),
-        noarch=str(table.get("noarch") or ""),
-        timestamp_ms=table.get("timestamp"),
-        license=table.get("license"),
-        python_site_packages_path=table.get("python_site_packages_path"),
     )
 
 
