@@ -94,7 +94,7 @@ class _Held:
         if name not in self._read:
             while len(self._read) > 1:
                 del self._read[next(iter(self._read))]
-            self._read[name] = replace(self._store.load(name).by_node[self._node], node=self._node)
+            self._read[name] = self._store.load(name).by_node[self._node]
         return self._read[name]
 
 
