@@ -241,6 +241,7 @@ def hash_seed_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     title="a start-up file of Python differs",
     why="Python runs it before anything else, in every process: it may change whatever follows.",
     of=("packages/pth/**", "python/customized/**"),
+    follows=("python/path_outside_prefix",),
     how_to_fix="Read it on these nodes, in their site-packages; then remove it, or install it on all.",
 )
 def start_file_differs(claim: Claim, policy: Policy) -> Iterator[Found]:

@@ -398,6 +398,27 @@ def test_start_up_file_of_one_node_is_told_by_its_name(
     assert ("c",) == finding.nodes
 
 
+def test_start_up_file_takes_the_folders_along_that_it_may_have_added() -> None:
+    """Its code says which; a file that only names folders is none."""
+    nodes = [
+        training_node(
+            name,
+            python={"version": "3.11.8", "asked": "python3", "path_outside_prefix": folders},
+            packages={"distributions": {}, **pth},
+        )
+        for name, folders, pth in (
+            ("a", [], {}),
+            ("b", [], {}),
+            ("c", ["/opt/code"], {"pth": {"code.pth": "a1"}}),
+        )
+    ]
+    (finding,) = findings(nodes)
+    assert ("EA219", ["python/path_outside_prefix"]) == (
+        finding.rule,
+        [drift.path for drift in finding.following],
+    )
+
+
 def with_variables(name: str, variables: Dict[str, str], **sections: Any) -> Fingerprint:
     """A node with some variables besides, and with what they lead to."""
     told = {
