@@ -72,7 +72,7 @@ def _resolved(lines: Sequence[str], python: str, platform: str) -> Sequence[Lock
     try:
         found = resolve_pip(PipRequest(platform=platform, python=python, requirements=tuple(lines)))
     except PipConflictError as error:
-        raise _not_on_index(error) from None
+        raise _not_on_index(error, lines) from None
     pinned = {line.partition("==")[0].partition(" @ ")[0] for line in lines}
     return [
         LockedPackage(
@@ -90,9 +90,15 @@ def _resolved(lines: Sequence[str], python: str, platform: str) -> Sequence[Lock
     ]
 
 
-def _not_on_index(error: PipConflictError) -> EnvauditError:
+def _not_on_index(error: PipConflictError, lines: Sequence[str]) -> EnvauditError:
+    advice = "Export with --as environment, and relax those pins."
+    if any("+" in line.partition("==")[2] for line in lines):
+        advice = (
+            "A version with a + (torch 2.5.1+cu121) is mostly on an index of its own: name that one with "
+            "the variable UV_INDEX, and export again."
+        )
     return NeededError(
-        "the index does not have the pip packages of this environment any more",
+        "the index does not have the pip packages of this environment",
         why=error.explanation,
-        next_step=error.hint or "Export with --as environment, and relax those pins.",
+        next_step=error.hint or advice,
     )

@@ -265,8 +265,10 @@ def _distribution(name: str, facts: dict[str, object], platform: str) -> LockedP
 
 def _channels(named: Sequence[str], conda: Sequence[LockedPackage]) -> tuple[str, ...]:
     """The channels of a lock, and those of its packages that it does not name."""
-    known = resolve_channels(named, Settings()) if named else ()
-    bases = {channel.base for channel in known}
+    # Nothing is fetched, so that a variable in an address needs no value.
+    plain = [name for name in named if "$" not in name]
+    bases = {channel.base for channel in (resolve_channels(plain, Settings()) if plain else ())}
+    bases.update(name.rstrip("/") for name in named if "$" in name)
     more = {_channel_name(package.channel): None for package in conda if package.url}
     return (
         *named,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from envaudit.errors import UsageError
+from envaudit.cli.export import _resolved
+from envaudit.errors import NeededError, UsageError
 from envaudit.lock.export import of_fingerprint, requirements, with_files
 from envaudit.lock.lockfile import LockedPackage, parse_lock
 from envaudit.model import Fingerprint, Section
@@ -88,6 +89,17 @@ def test_export_of_a_lock_of_many_platforms_needs_one(workplace: Workplace, lock
     assert (2, True) == (ended.code, "It has linux-64" in ended.err)
 
 
+@pytest.mark.parametrize("form", ["explicit", "environment", "conda-lock"])
+def test_export_of_a_lock_needs_no_value_for_the_variables_of_its_channels(
+    workplace: Workplace, train_channel: LocalChannel, form: str
+) -> None:
+    """Nothing is fetched: who has the lock has not always the credentials."""
+    channel = "https://conda.example/t/${TRAIN_TOKEN}/train"
+    small_lock(workplace.folder / LOCK, train_channel, base=channel)
+    ended = workplace.run("export", LOCK, "--as", form)
+    assert (0, True) == (ended.code, channel in ended.out), ended.err
+
+
 @pytest.fixture
 def snapshot(workplace: Workplace, tmp_path: Path) -> str:
     """A stored snapshot, tagged good, of an installed environment."""
@@ -148,6 +160,17 @@ def test_export_of_an_environment_without_conda_is_of_requirements() -> None:
     for form in ("explicit", "conda-lock"):
         with pytest.raises(UsageError, match=r"of no conda package.*--as requirements"):
             with_files(environment, resolve, form)
+
+
+def test_export_of_a_build_that_the_index_lacks_names_the_variable_for_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A version with a `+` is on no general index."""
+    monkeypatch.setenv("UV_DEFAULT_INDEX", tmp_path.as_uri())
+    with pytest.raises(NeededError, match="UV_INDEX"):
+        _resolved(["torch==2.5.1+cu121"], "3.11.7", "linux-64")
+    with pytest.raises(NeededError, match="--as environment"):
+        _resolved(["torch==2.5.1"], "3.11.7", "linux-64")
 
 
 def test_export_of_an_unknown_tag_says_so(workplace: Workplace, snapshot: str) -> None:
