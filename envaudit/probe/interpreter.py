@@ -140,7 +140,9 @@ class Asked:
         status = None
         if self._pid:
             status = child.end(self._pid) if self._why or self.open else child.reap(self._pid)
-        complaint = texts[1].decode("utf-8", "replace").strip().splitlines()
+        # Where Python cannot start, it says why, and then where each thread was.
+        text = texts[1].decode("utf-8", "replace").partition("\nCurrent thread ")[0].strip()
+        complaint = [line for line in text.splitlines() if not line.startswith("Python runtime state: ")]
         told: Dict[str, Any] = {}
         try:
             told["interpreter"] = parse(texts[0], os.environ)

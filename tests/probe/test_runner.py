@@ -203,6 +203,17 @@ def test_interpreter_that_prints_something_else_is_an_error(
     assert error.endswith(f"{python}: Fatal: no module encodings")
 
 
+def test_interpreter_that_its_variables_keep_from_starting_says_which(
+    add_section: AddSection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the line behind it, which tells the state that the runtime was in."""
+    monkeypatch.setenv("PYTHONHASHSEED", "abc")
+    add_section("asks", 'return Answer("ok", {"v": context.interpreter["version"]})')
+    (error,) = read("asks")["asks"]["errors"]
+    assert "Fatal Python error: " in error
+    assert "PYTHONHASHSEED must be" in error
+
+
 def test_request_for_an_unknown_section_is_refused() -> None:
     """A section that does not exist is no empty answer."""
     with pytest.raises(Refused, match="there is no section 'gpus'"):
