@@ -9,12 +9,12 @@ import argparse
 import hashlib
 import json
 import os
-import re
 from dataclasses import replace
 from typing import Any
 
 from envaudit._version import __version__
 from envaudit.cli import compiled, configuration, policyfile, references
+from envaudit.cli.baselines import is_tag
 from envaudit.cli.loading import load, open_store
 from envaudit.cli.policywords import policy_lines
 from envaudit.cli.reports import check_is_lock, read_lock_report, setting_of
@@ -26,7 +26,6 @@ from envaudit.model.codec import encode_snapshot
 from envaudit.model.locked import PLATFORMS
 from envaudit.store.snapshot_file import read_document
 
-_TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]*\Z")
 # A lock has no time of its own, and that of its file differs in every checkout.
 _NO_TIME = "1980-01-01T00:00:00Z"
 
@@ -155,7 +154,7 @@ def compile_policy(path: str) -> bytes:
 
 def _stored(wanted: str, options: argparse.Namespace) -> tuple[dict[str, Fingerprint], bool]:
     """By node; and whether the reference is a tag alone, which holds for the nodes that have it."""
-    if _TAG.match(wanted) and not wanted.endswith(references.PATH_ENDINGS):
+    if is_tag(wanted):
         store = open_store(options)
         nodes = sorted(store.tags().get(wanted, {}))
         # Without a node the store says which tags there are.
