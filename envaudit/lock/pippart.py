@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from envaudit.errors import InputError, NeededError
+from envaudit.errors import InputError, NeededError, UsageError
 from envaudit.lock.assemble import CondaLockView, Solved, locked_conda
 from envaudit.lock.bundled import resolve_bundled
 from envaudit.lock.condarc import Settings
+from envaudit.lock.credentials import is_secret_variable
 from envaudit.lock.lockfile import LockedPackage
 from envaudit.lock.names import normalised, provided
 from envaudit.lock.network import environment
@@ -24,6 +27,8 @@ from envaudit.lock.solve import Record, Solution
 if TYPE_CHECKING:
     from envaudit.lock.solve import Progress
 
+# What uv fills in, as pip does.
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # What the pip part of several platforms is resolved at a time: uv is a process of its own.
 _PIP_JOBS = 4
 
@@ -54,9 +59,11 @@ def resolve_pip_parts(
         records = solution.records[platform]
         asked = _pip_request(request, platform, records, lines, kept.get(platform, ()))
         try:
-            return _resolve_one(request, asked, records, view)
+            found = _resolve_one(request, asked, records, view)
         except PipConflictError as error:
             return pip_conflict(platform, error, entries, asked.provided)
+        _refuse_secrets(found, (*lines.requirements, *lines.options))
+        return found
 
     with ThreadPoolExecutor(_PIP_JOBS) as pool:
         try:
@@ -66,6 +73,30 @@ def resolve_pip_parts(
             pool.shutdown(wait=False, cancel_futures=True)
             end_running()
             raise
+
+
+def _refuse_secrets(found: Iterable[PipPackage], lines: Iterable[str]) -> None:
+    """Nothing where no address has the value of a variable that the section keeps a secret in.
+
+    An index with a token in its path gives it to the addresses of its files. A user and a password uv
+    leaves out.
+
+    Raises:
+        UsageError: names the variable.
+    """
+    names = dict.fromkeys(_VARIABLE.findall("\n".join(lines)))
+    secrets = {name: os.environ.get(name, "") for name in names}
+    secrets = {name: value for name, value in secrets.items() if is_secret_variable(name, value)}
+    for package in found:
+        for name, value in secrets.items():
+            if value in package.url or value in unquote(package.url):
+                raise UsageError(
+                    f"the value of {name} would stand in the address of {package.name}",
+                    where="pip part",
+                    why="that is in the lock for everyone to read",
+                    next_step="Keep it in a netrc file, or give it as the password of the index: "
+                    f"https://USER:${{{name}}}@HOST/simple.",
+                )
 
 
 def _pip_request(

@@ -19,6 +19,7 @@ from envaudit.lock.lockfile import LockedPackage, read_lock
 from tests.lock.channel import LocalChannel, served
 from tests.lock.locks import write_lock
 from tests.lock.sources import CHANNEL, source_of
+from tests.lock.test_pip import write_wheel
 from tests.lock.workplace import Ended, Workplace
 
 GOOD = ("python=3.10", "pytorch=2.0.1", "pytorch-cuda=11.8", "torchvision", "numpy>=1.20", "numpy<2")
@@ -422,8 +423,6 @@ def test_folder_that_may_not_be_written_is_told_before_the_solve(workplace: Work
 
 def test_pip_part_stands_on_what_conda_provides(workplace: Workplace, tmp_path: Path) -> None:
     """The numpy of conda satisfies the wheel's requirement; the wheel is locked by its hash."""
-    from tests.lock.test_pip import write_wheel
-
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     digest = write_wheel(wheels, "trainer", "1.0", "numpy>=1.20")
@@ -441,6 +440,23 @@ def test_pip_part_stands_on_what_conda_provides(workplace: Workplace, tmp_path: 
         packages["trainer"].sha256,
         packages["trainer"].dependencies,
     )
+
+
+def test_pip_part_whose_addresses_have_a_secret_of_a_variable_is_not_locked(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    """An index with a token in its path gives it to the address of each file; other variables may stand."""
+    folder = tmp_path / "s3cr3t-value"
+    folder.mkdir()
+    write_wheel(folder, "trainer", "1.0")
+    for variable, code in (("INDEX_TOKEN", 2), ("VARIANT", 0)):
+        workplace.environment[variable] = folder.name
+        pip = ["--no-index", f"--find-links file://{tmp_path}/${{{variable}}}", "trainer"]
+        ended = lock(workplace, "python=3.10", "pip", pip=pip)
+        assert code == ended.code, ended.err
+        assert folder.name not in ended.err
+        assert (code == 2) == ("the value of INDEX_TOKEN would stand in the address of trainer" in ended.err)
+    assert folder.name in locked(workplace)["trainer"].url
 
 
 def test_pip_part_without_a_solution_names_the_line(workplace: Workplace) -> None:
