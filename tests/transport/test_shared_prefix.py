@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -204,3 +205,13 @@ def test_many_nodes_start_one_after_the_other() -> None:
     assert 100 == len(times)
     assert 0.15 < times[-1] - times[0] < 5
     assert times[49] - times[0] > 0.05
+
+
+@pytest.mark.parametrize("count", [1000, 2000, 5001])
+def test_thousands_of_nodes_are_all_started(count: int) -> None:
+    """Where all were a millisecond apart or less, none but the first was started at all."""
+    task = task_self()
+    started: list[int] = []
+    start_all(task, [partial(started.append, number) for number in range(count)])
+    task.resume(timeout=60)
+    assert list(range(count)) == started
