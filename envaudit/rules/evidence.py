@@ -74,10 +74,15 @@ def node_without_answer(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def section_without_evidence(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A section whose reading failed, or a required one that is not there at all.
 
-    Whoever names `gpu` expects one: that a node was seen to have none is no pass then.
+    Sections that end with the same error on the same nodes are one finding: an interpreter that does not
+    start tells of none. Whoever names `gpu` expects one: that a node was seen to have none is no pass then.
     """
+    together: Dict[Tuple[Tuple[str, ...], Tuple[str, ...]], List[str]] = {}
     for (name, errors), nodes in _unread(evidence, policy).items():
-        yield Found(f"{name} could not be read", tuple(nodes), name, errors)
+        together.setdefault((errors, tuple(nodes)), []).append(name)
+    for (errors, lost), names in together.items():
+        path = names[0] if len(names) == 1 else ""
+        yield Found(f"{', '.join(names)} could not be read", lost, path, errors)
     for name in policy.named:
         none = tuple(
             each.node

@@ -228,6 +228,21 @@ def test_probe_as_root_refuses_before_it_starts_anything(
     assert not ran.exists()
 
 
+def test_interpreter_that_cannot_start_is_told_with_its_reason() -> None:
+    """Python says why before it says in which thread that was."""
+    asked = (
+        "import os, sys, json; os.environ['PYTHONHOME'] = '/nowhere';"
+        f"sys.path.insert(0, {str(PACKAGE_HOME)!r});"
+        "from envaudit.probe.runner import probe; print(json.dumps(probe({'sections': ['python']})))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-B", "-c", asked], check=True, timeout=60, capture_output=True, text=True
+    )
+    (row,) = json.loads(ran.stdout)["sections"]
+    assert "error" == row["status"]
+    assert "encoding" in row["errors"][0], row
+
+
 def test_interpreter_that_is_found_without_a_path_describes_itself() -> None:
     """Python knows its own file by PATH; the audit needs no such variable (`env -i`)."""
     asked = (

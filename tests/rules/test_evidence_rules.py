@@ -77,6 +77,17 @@ def test_section_in_error_is_incomplete(name: str) -> None:
     assert "incomplete" == finding.severity
 
 
+def test_sections_that_one_error_hides_are_one_finding() -> None:
+    """An interpreter that does not start tells of no package; what has its own cause stands alone."""
+    told = {"torch": "no start", "packages": "no start", "gpu": "hung"}
+    odd = training_node("c", **{name: Section(name, 1, "error", errors=(why,)) for name, why in told.items()})
+    expected = [
+        ("EA902", "packages, torch could not be read", ("c",)),
+        ("EA902", "gpu could not be read", ("c",)),
+    ]
+    assert sorted(expected) == sorted(brief(findings([*PAIR, odd])))
+
+
 def test_section_in_error_everywhere_is_incomplete() -> None:
     """Equal ignorance is no agreement."""
     broken = Section("gpu", 1, "error", errors=("hung",))
