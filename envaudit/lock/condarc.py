@@ -153,8 +153,10 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if shape is _texts:
             table[key] = [part.strip() for part in text.split(",") if part.strip()]
         else:
-            scalar = yaml.safe_load(text) if shape is not _address else text
-            table[key] = scalar
+            try:
+                table[key] = yaml.safe_load(text) if shape is not _address else text
+            except (yaml.YAMLError, ValueError):
+                raise UsageError("not a value that conda reads", where=f"CONDA_{key.upper()}") from None
     return table
 
 

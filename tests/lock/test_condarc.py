@@ -103,6 +103,12 @@ def test_settings_of_a_wrong_shape_are_refused_by_key(tmp_path: Path, text: str,
     assert (caught.value.what, caught.value.where) == (words, str(tmp_path / ".condarc"))
 
 
+def test_settings_of_the_environment_that_are_no_yaml_name_the_variable(tmp_path: Path) -> None:
+    """A value is YAML, as in a file."""
+    with pytest.raises(UsageError, match=r"^CONDA_SSL_VERIFY: not a value"):
+        read_settings({"CONDA_SSL_VERIFY": "[", "HOME": str(tmp_path)}, root=str(tmp_path))
+
+
 @pytest.mark.parametrize("text", ["- a\n", "a: [\n", "a: !!python/object/apply:os.system ['true']\n"])
 def test_settings_that_are_no_mapping_are_unreadable(tmp_path: Path, text: str) -> None:
     """A list, half a file, and a YAML tag that would run something."""
