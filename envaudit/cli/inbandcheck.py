@@ -27,9 +27,7 @@ from envaudit.checks.collectives.hello import SECTIONS, hello_of
 from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.section import answer_of
 from envaudit.checks.collectives.supervising import (
-    Machine,
     busy_in_words,
-    layout_of,
     machine_of,
     ms_since,
     supervise_ranks,
@@ -39,7 +37,7 @@ from envaudit.checks.plan import options_of
 from envaudit.cli.aside import Aside
 from envaudit.cli.checkoptions import CheckAsk
 from envaudit.cli.output import check_output_options, emit
-from envaudit.cli.seat import InBand, end_with_launcher
+from envaudit.cli.seat import InBand, end_with_launcher, layout_in
 from envaudit.cli.stepnodes import nodes_by_index
 from envaudit.control.client import Client
 from envaudit.control.hub import Event, Hub
@@ -203,16 +201,6 @@ class _Part:
             why = printable(str(ended["text"]))  # a hub's own words, which may be anybody's
             sys.stderr.write(f"envaudit: no verdict was told to this process: {why}\n")
         return EXIT_FINDINGS if ended["kind"] == "hub_lost" else EXIT_INCOMPLETE
-
-
-def layout_in(place: InBand, machine: Machine) -> Layout:
-    """The ranks of a process of a launch: its own one, or all of its node."""
-    if place.rank is None:
-        return layout_of(machine, place.local_ranks)
-    gpus = machine.started.gpus
-    # A launcher may show each process its own GPU alone.
-    device = "cpu" if not gpus else f"cuda:{place.local_rank if place.local_rank < gpus else 0}"
-    return Layout(1, (place.rank,), place.count, place.local_rank, (device,))
 
 
 def _listen(

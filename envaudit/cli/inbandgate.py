@@ -19,11 +19,10 @@ from envaudit._version import __version__
 from envaudit.checks.collectives.asked import LOOPBACK, Asked
 from envaudit.checks.collectives.coordinator import Coordinator
 from envaudit.checks.collectives.hello import hello_of
-from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.member import Member
 from envaudit.checks.collectives.road import NcclLogs
 from envaudit.checks.collectives.section import answer_of
-from envaudit.checks.collectives.supervising import Machine, Said, layout_of, machine_of, of_one_rank
+from envaudit.checks.collectives.supervising import Said, machine_of, of_one_rank
 from envaudit.checks.plan import options_of
 from envaudit.cli import asking, compiled, gatejudging, stepnodes
 from envaudit.cli.aside import Aside
@@ -31,7 +30,7 @@ from envaudit.cli.checkoptions import CheckAsk, asked_by
 from envaudit.cli.gatemeeting import CHECK, CHECKED, READ, Attendant, Gathering, let_leave
 from envaudit.cli.output import check_output_options, emit
 from envaudit.cli.policyof import policy_of
-from envaudit.cli.seat import InBand, end_with_launcher, job_nodes
+from envaudit.cli.seat import InBand, end_with_launcher, job_nodes, layout_in
 from envaudit.cli.thisnode import this_node
 from envaudit.control.client import HubLost
 from envaudit.control.hub import Hub, HubClosed
@@ -98,7 +97,7 @@ class _Gate:
         # The nodes of all processes, in the first one once they have met.
         self.names: Tuple[str, ...] = ()
         self.machine = machine_of(sys.executable, os.environ, os.getcwd())
-        self.layout = _layout(launch, self.machine)
+        self.layout = layout_in(launch, self.machine)
         self._kernels = self._kernels_aside() if own is not None and ask.kernels else None
         self._code = EXIT_INCOMPLETE
 
@@ -355,16 +354,6 @@ def _check_outputs(options: argparse.Namespace) -> None:
     check_output_options(options, [options.verdict_file] if options.verdict_file else ())
     if options.verdict_file:
         discard(options.verdict_file)
-
-
-def _layout(launch: InBand, machine: Machine) -> Layout:
-    """The ranks of this process: its own one, or all of its node."""
-    if launch.rank is None:
-        return layout_of(machine, launch.local_ranks)
-    gpus = machine.started.gpus
-    # A launcher may show each process its own GPU alone.
-    device = "cpu" if not gpus else f"cuda:{launch.local_rank if launch.local_rank < gpus else 0}"
-    return Layout(1, (launch.rank,), launch.count, launch.local_rank, (device,))
 
 
 def _row(section: Section) -> Dict[str, Any]:

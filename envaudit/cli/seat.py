@@ -21,6 +21,8 @@ from envaudit.errors import UsageError
 from envaudit.model.codec import NODE_NAME
 
 if TYPE_CHECKING:
+    from envaudit.checks.collectives.layout import Layout
+    from envaudit.checks.collectives.supervising import Machine
     from envaudit.control.seat import Seat
 
 LOOPBACK = "127.0.0.1"
@@ -140,6 +142,19 @@ def end_with_launcher(environ: Mapping[str, str]) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="envaudit launcher", daemon=True).start()
+
+
+def layout_in(place: InBand, machine: Machine) -> Layout:
+    """The ranks of a process of a launch: its own one, or all of its node."""
+    from envaudit.checks.collectives.layout import Layout
+    from envaudit.checks.collectives.supervising import layout_of
+
+    if place.rank is None:
+        return layout_of(machine, place.local_ranks)
+    gpus = machine.started.gpus
+    # A launcher may show each process its own GPU alone.
+    device = "cpu" if not gpus else f"cuda:{place.local_rank if place.local_rank < gpus else 0}"
+    return Layout(1, (place.rank,), place.count, place.local_rank, (device,))
 
 
 def _of_torchrun(environ: Mapping[str, str]) -> Optional[InBand]:
