@@ -128,7 +128,8 @@ def passed_words(evidence: Evidence, found: Judged, *, locked: bool, like: str =
     parts = [f"{len(nodes)} of {_count(len(nodes) + gone, 'node')}" if gone else _count(len(nodes), "node")]
     parts += ["as locked"] if locked else []
     findings = (*found.findings, *(each.finding for each in found.set_aside))
-    told = {id(drift) for each in findings for drift in each.drifts if drift.kind != "unknown"}
+    drifts = [drift for each in findings for drift in each.drifts or each.following]
+    told = {id(drift) for drift in drifts if drift.kind != "unknown"}
     apart = f" but for {_count(len(told), 'difference')}" if told else ""
     if like:
         parts.append(f"like {like}{apart}")

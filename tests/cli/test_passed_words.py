@@ -60,6 +60,13 @@ def test_difference_that_the_policy_takes_out_is_still_one() -> None:
     )
 
 
+def test_difference_that_goes_with_what_is_wrong_with_a_node_is_still_one() -> None:
+    """A finding of one node has no difference of its own."""
+    finding = Finding("EA326", "warning", "0 of 8 GPUs visible", ("b",), following=(DRIFT,))
+    expected = "2 nodes, alike but for 1 difference, no numbers checked, 1 warning"
+    assert expected == words(fingerprint("a"), fingerprint("b"), findings=[finding])
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [("ok", "numbers right"), ("wrong", "not all numbers right"), ("not_run", "no numbers checked")],
