@@ -65,7 +65,7 @@ def sort_nodes(
 
 def node_set_text(nodes: Sequence[str]) -> bytes:
     """A folded node set as a file holds it: `node[01-03,05]`; an empty file for none."""
-    return f"{fold(nodes)}\n".encode("ascii") if nodes else b""
+    return f"{fold(nodes, for_slurm=True)}\n".encode("ascii") if nodes else b""
 
 
 def suggestions(
@@ -101,7 +101,8 @@ def _reason(ids: Sequence[str], titles: Mapping[str, str]) -> str:
 
 
 def _slurm(nodes: Sequence[str], reason: str) -> List[str]:
-    words = ["scontrol", "update", f"NodeName={fold(nodes)}", "State=DRAIN", f"Reason=envaudit: {reason}"]
+    names = fold(nodes, for_slurm=True)
+    words = ["scontrol", "update", f"NodeName={names}", "State=DRAIN", f"Reason=envaudit: {reason}"]
     return [shlex.join(words)]
 
 

@@ -13,39 +13,41 @@ from typing import Dict, Iterable, List, Tuple
 
 from envaudit.errors import UsageError
 
-_LAST_NUMBER = re.compile(r"(?P<head>.*?)(?P<number>[0-9]+)(?P<tail>[^0-9]*)\Z", re.S)
+_NUMBER = re.compile(r"[0-9]+")
 _RANGE = re.compile(r"(?P<first>[0-9]+)(-(?P<last>[0-9]+))?\Z")
 _MAX_NODES = 1_000_000
 # Python refuses to read longer digit strings as an integer; nobody numbers nodes so high.
 _MAX_DIGITS = 18
 
 
-def fold(nodes: Iterable[str]) -> str:
-    """Node names as one folded, sorted text; the last number of each name is folded.
+def fold(nodes: Iterable[str], *, for_slurm: bool = False) -> str:
+    """Node names as one folded, sorted text.
+
+    The last number in which names differ is folded, whatever follows it: `ib0`, `ec2.internal`. Slurm
+    takes no range in brackets unless it ends the name (slurm.conf(5), NodeName).
 
     >>> fold(["node03", "node01", "node02", "login"])
     'login,node[01-03]'
     """
-    families: Dict[Tuple[str, str, int], List[int]] = {}
-    plain = []
-    for name in set(nodes):
-        match = _LAST_NUMBER.match(name)
-        if match is None or len(match["number"]) > _MAX_DIGITS:
-            plain.append(name)
-            continue
-        digits = match["number"]
-        # Zero-padded numbers keep their width; others stand together whatever their length.
-        width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
-        families.setdefault((match["head"], match["tail"], width), []).append(int(digits))
-    _join_padded(families)
-    parts = list(plain)
-    for (head, tail, width), numbers in families.items():
-        numbers.sort()
-        if len(numbers) == 1:
-            parts.append(f"{head}{numbers[0]:0{width}d}{tail}")
-        else:
-            parts.append(f"{head}[{_ranges(numbers, width)}]{tail}")
-    return ",".join(sorted(parts, key=natural_key))
+    numbers = {name: [match.span() for match in _NUMBER.finditer(name)] for name in nodes}
+    parts = []
+    place = 1
+    while any(len(spans) >= place for spans in numbers.values()):
+        alike: Dict[Tuple[str, str], List[str]] = {}
+        for name, spans in numbers.items():
+            if len(spans) >= place:
+                start, end = spans[-place]
+                if for_slurm and end < len(name):
+                    continue
+                alike.setdefault((name[:start], name[end:]), []).append(name[start:end])
+        for (head, tail), written in alike.items():
+            written = [digits for digits in written if len(digits) <= _MAX_DIGITS]
+            if len(written) > 1:
+                parts += _folded(head, tail, written)
+                for digits in written:
+                    del numbers[f"{head}{digits}{tail}"]
+        place += 1
+    return ",".join(sorted([*parts, *numbers], key=natural_key))
 
 
 def expand(text: str) -> Tuple[str, ...]:
@@ -75,19 +77,32 @@ def natural_key(name: str) -> Tuple[Tuple[int, int, str], ...]:
     return tuple((0, int(part), part) if part[0] in "0123456789" else (1, 0, part) for part in parts)
 
 
-def _join_padded(families: Dict[Tuple[str, str, int], List[int]]) -> None:
+def _folded(head: str, tail: str, written: Iterable[str]) -> List[str]:
+    """The names with these numbers, one text for each width that they are padded to."""
+    families: Dict[int, List[int]] = {}
+    for digits in written:
+        # Zero-padded numbers keep their width; others stand together whatever their length.
+        width = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
+        families.setdefault(width, []).append(int(digits))
+    _join_padded(families)
+    parts = []
+    for width, numbers in families.items():
+        numbers.sort()
+        ranges = _ranges(numbers, width)
+        parts.append(f"{head}[{ranges}]{tail}" if len(numbers) > 1 else f"{head}{ranges}{tail}")
+    return parts
+
+
+def _join_padded(families: Dict[int, List[int]]) -> None:
     """Let node10 stand with node09: numbers that fill the width of a padded family join it."""
-    for head, tail, width in sorted(families, key=lambda key: -key[2]):
-        natural = families.get((head, tail, 0))
+    for width in sorted(families, reverse=True):
+        natural = families.get(0)
         if not width or not natural:
             continue
-        fits = [number for number in natural if len(str(number)) == width]
-        families[(head, tail, width)] += fits
-        rest = [number for number in natural if len(str(number)) != width]
-        if rest:
-            families[(head, tail, 0)] = rest
-        else:
-            del families[(head, tail, 0)]
+        families[width] += [number for number in natural if len(str(number)) == width]
+        families[0] = [number for number in natural if len(str(number)) != width]
+    if not families.get(0, True):
+        del families[0]
 
 
 def _ranges(numbers: List[int], width: int) -> str:

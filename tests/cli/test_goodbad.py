@@ -84,6 +84,13 @@ def test_node_sets_are_folded_and_an_empty_one_is_an_empty_file() -> None:
     )
 
 
+def test_node_set_for_slurm_has_ranges_at_the_end_of_names_alone() -> None:
+    """Of `gpu[1-2]-ib0` Slurm says "Invalid hostlist"."""
+    assert b"gpu1-ib0,gpu2-ib0,n[1-2]\n" == node_set_text(["n1", "n2", "gpu1-ib0", "gpu2-ib0"])
+    (line,) = suggestions("slurm", ["n1.x", "n2.x"], [finding("EA300", "error", "n1.x", "n2.x")], {})
+    assert "NodeName=n1.x,n2.x" in shlex.split(line)
+
+
 def test_commands_have_the_rules_as_their_reason_and_nothing_of_what_nodes_said() -> None:
     """Alike nodes share a command; the shell reads each as one word."""
     hostile = Finding("EA451", "error", "x'; rm -rf / #", ("node03", "node04"))

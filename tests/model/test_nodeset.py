@@ -24,6 +24,10 @@ from envaudit.model.nodeset import expand, fold, natural_key
         (["r1n1", "r1n2", "r2n1"], "r1n[1-2],r2n1"),
         (["node01", "node01"], "node01"),
         (["10.0.0.1", "10.0.0.2"], "10.0.0.[1-2]"),
+        (["10.0.0.1", "10.0.1.1", "10.0.1.2"], "10.0.0.1,10.0.1.[1-2]"),
+        (["gpu09-ib0", "gpu10-ib0", "gpu1-ib0"], "gpu1-ib0,gpu[09-10]-ib0"),
+        (["ip-10-0-1-7.ec2.internal", "ip-10-0-1-8.ec2.internal"], "ip-10-0-1-[7-8].ec2.internal"),
+        (["n1@2026-11-30", "n2@2026-11-30"], "n[1-2]@2026-11-30"),
     ],
 )
 def test_fold_of_names_is_the_short_text(names: List[str], expected: str) -> None:
