@@ -139,8 +139,7 @@ def _is_of(package: LockedPackage, channel: str) -> bool:
 def _unsatisfied_pip(
     entries: Sequence[Entry], pip: dict[str, LockedPackage], given: dict[str, str]
 ) -> Iterator[Fact]:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion
+    from packaging.specifiers import SpecifierSet
 
     for entry in entries:
         if entry.kind not in _NAMING or not entry.key or entry.marker:
@@ -152,7 +151,7 @@ def _unsatisfied_pip(
             continue
         try:
             fits = entry.kind != "pip" or SpecifierSet(entry.version).contains(version, prereleases=True)
-        except (InvalidSpecifier, InvalidVersion):
+        except ValueError:
             continue  # a conda version such as 2023c: the resolver has judged it
         if not fits:
             yield {**_place(entry), "locked": version}
@@ -172,20 +171,18 @@ def _open_conda(locked: dict[str, LockedPackage]) -> Iterator[Fact]:
 
 def _fits(wanted: str, package: LockedPackage) -> bool:
     """Whether a package has the version, and the build where one is given: `0.1 conda_forge`."""
-    from conda_lock._vendor.conda.exceptions import InvalidVersionSpec
     from conda_lock._vendor.conda.models.version import VersionSpec
 
     version, _, build = wanted.partition(" ")
     try:
         fits = bool(VersionSpec(version).match(package.version))
-    except InvalidVersionSpec:
+    except ValueError:  # no version, or one with a number longer than Python reads
         return False
     return fits and (not build or fnmatchcase(package.build, build))
 
 
 def _open_pip(pip: dict[str, LockedPackage], given: dict[str, str]) -> Iterator[Fact]:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion
+    from packaging.specifiers import SpecifierSet
 
     for package in pip.values():
         for name, wanted in package.dependencies.items():
@@ -196,7 +193,7 @@ def _open_pip(pip: dict[str, LockedPackage], given: dict[str, str]) -> Iterator[
                 continue
             try:
                 fits = wanted == "*" or SpecifierSet(wanted).contains(version, prereleases=True)
-            except (InvalidSpecifier, InvalidVersion):
+            except ValueError:
                 continue  # `>=2,<3 || >=4` of another resolver
             if not fits:
                 yield {"package": package.name, "needs": f"{name} {wanted}", "locked": version}

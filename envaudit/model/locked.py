@@ -107,12 +107,12 @@ def _is_one_version(want: object, have: object) -> bool:
     if want == have:
         return True
     try:
-        from packaging.version import InvalidVersion, Version
+        from packaging.version import Version
     except ImportError:  # the one-file form has the standard library alone
         return _plain(str(want)) == _plain(str(have))
     try:
         return Version(str(want)) == Version(str(have))
-    except InvalidVersion:
+    except ValueError:  # no version, or one with a number longer than Python reads
         return False
 
 
@@ -122,7 +122,7 @@ def _plain(version: str) -> Tuple[str, str, str]:
     match = _RELEASE.match(public)
     if match is None:
         return "", public, local
-    numbers = [str(int(part)) for part in match["release"].split(".")]
+    numbers = [part.lstrip("0") or "0" for part in match["release"].split(".")]
     while len(numbers) > 1 and numbers[-1] == "0":
         numbers.pop()
     rest = _SEPARATORS.sub("", public[match.end() :])

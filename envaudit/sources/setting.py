@@ -73,8 +73,7 @@ class Setting:
 
     def serves(self, requires_python: str) -> bool | None:
         """Whether a `requires-python` takes the target's interpreter; None where that cannot be told."""
-        from packaging.specifiers import InvalidSpecifier, SpecifierSet
-        from packaging.version import InvalidVersion
+        from packaging.specifiers import SpecifierSet
 
         if not requires_python:
             return True
@@ -82,7 +81,7 @@ class Setting:
             wanted = SpecifierSet(requires_python)
             pythons = (self.python,) if self.python else _PYTHONS
             answers = {wanted.contains(python, prereleases=True) for python in pythons}
-        except (InvalidSpecifier, InvalidVersion):
+        except ValueError:  # no specifier, no version, or a number longer than Python reads
             return None
         return answers.pop() if len(answers) == 1 else None
 

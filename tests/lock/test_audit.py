@@ -82,6 +82,13 @@ def test_lock_that_is_well_has_no_findings(tmp_path: Path) -> None:
     assert [] == told(findings(*whole, source=source))
 
 
+def test_lock_with_a_bound_without_end_is_judged() -> None:
+    """A lock of another tool, or of somebody who means ill: Python reads no number of 5000 digits."""
+    bound = f">={'9' * 5000}"
+    packages = (PYTHON, conda("a", dependencies={"python": bound}), pip("b", dependencies={"b": bound}))
+    assert ["EA062 a needs python"] == [line.partition(" >=")[0] for line in told(findings(*packages))]
+
+
 @pytest.mark.parametrize(
     ("dependency", "locked", "fits"),
     [

@@ -143,6 +143,11 @@ def test_uv_lock_for_another_python_is_refused() -> None:
         read(UV_LOCK, setting_of("linux-64", "3.9.1"))
 
 
+def test_uv_lock_for_a_python_that_is_no_version_is_read_as_for_any() -> None:
+    """What a node says of its interpreter may be anything."""
+    assert {"lock", "packages"} == set(read(UV_LOCK, setting_of("linux-64", "9" * 5000)))
+
+
 def test_uv_lock_of_a_script_has_its_requirements_in_the_manifest() -> None:
     """There is no project."""
     text = UV_LOCK.partition('[[package]]\nname = "own')[0]
