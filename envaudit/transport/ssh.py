@@ -20,6 +20,8 @@ _UNQUOTABLE = re.compile(r"['\\!\x00-\x1f\x7f]")
 
 # Without them an ssh whose controller was killed would wait for a dead link until TCP gives up.
 _ALIVE = "-oServerAliveInterval=10 -oServerAliveCountMax=3"
+# A terminal, which RequestTTY in the user's configuration would force, changes what is piped through it.
+_NO_TERMINAL = "-T"
 
 
 class Ssh(Transport):
@@ -50,7 +52,7 @@ class Ssh(Transport):
     def options(self) -> str:
         """What is added to ClusterShell's ssh options."""
         config = f"-F {shlex.quote(self._ssh_config)} " if self._ssh_config else ""
-        return config + _ALIVE
+        return f"{config}{_NO_TERMINAL} {_ALIVE}"
 
     def trial(self, target: Target) -> str:
         """`ssh node true`."""

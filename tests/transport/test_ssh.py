@@ -37,7 +37,7 @@ def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_gather_ssh_passes_the_users_configuration_and_no_weaker_check(
     fake_ssh: Path, tmp_path: Path
 ) -> None:
-    """BatchMode, a connect timeout and -F stand there; nothing loosens the check of host keys."""
+    """BatchMode, no terminal, a timeout and -F stand there; nothing loosens the check of host keys."""
     config = tmp_path / "my config"
     config.write_text("")
     transport = Ssh(ssh_config=str(config), connect_timeout_s=7)
@@ -47,7 +47,7 @@ def test_gather_ssh_passes_the_users_configuration_and_no_weaker_check(
     words = fake_ssh.read_text().splitlines()
     assert "node01" == words[-2]
     assert str(config) == words[words.index("-F") + 1]
-    assert {"-oBatchMode=yes", "-oConnectTimeout=7"} <= set(words)
+    assert {"-oBatchMode=yes", "-oConnectTimeout=7", "-T"} <= set(words)
     assert not [word for word in words[:-1] if "StrictHostKeyChecking" in word or "KnownHosts" in word]
 
 
