@@ -16,7 +16,7 @@ from envaudit.model import locked
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.model.section import Section
 
-_LOWER_BOUND = re.compile(r">=?\s*([0-9]+(?:\.[0-9]+)*)")
+_LOWER_BOUND = re.compile(r">=?\s*([0-9]{1,9}(?:\.[0-9]{1,9})*)")
 
 
 def expected_fingerprint(

@@ -7,6 +7,7 @@ the hub has a result of its own, which counts only where nobody has a better one
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.model.checked import map_in, text_in
@@ -14,6 +15,10 @@ from envaudit.model.fingerprint import Fingerprint
 from envaudit.model.section import Section
 
 SECTION = "collectives"
+
+# Names of rows: a rank, and a link between two.
+_RANK = re.compile(r"\d{1,7}\Z", re.ASCII)
+_LINK = re.compile(r"(\d{1,7})-(\d{1,7})\Z", re.ASCII)
 
 # How a run may end. The first is the only one that says something of every collective.
 DONE, NOT_TESTED, HUB_LOST = "done", "not_tested", "hub_lost"
@@ -261,7 +266,12 @@ def _run(said: Sequence[Tuple[str, Section]]) -> Collectives:
         links=_links(map_in(figures, "links")),
         clock=_clock(map_in(notes, "clock")),
         # These two each node tells of its own ranks and ways.
-        road={rank: row for _, each in said for rank, row in map_in(each.notes, "road").items()},
+        road={
+            rank: row
+            for _, each in said
+            for rank, row in map_in(each.notes, "road").items()
+            if _RANK.match(rank) and isinstance(row, Mapping)
+        },
         mtu={node: map_in(each.notes, "mtu") for node, each in said if map_in(each.notes, "mtu")},
         mtu_asked="mtu" in notes,
         took_ms={name: ms for name, ms in map_in(notes, "took_ms").items() if isinstance(ms, int)},
@@ -331,10 +341,10 @@ def _figure(name: str, row: Mapping[str, Any]) -> Figure:
 def _links(table: Mapping[str, Any]) -> Dict[Tuple[int, int], int]:
     found = {}
     for name in table:
-        first, _, second = name.partition("-")
+        link = _LINK.match(name)
         rate = count_in(table, name)
-        if first.isdigit() and second.isdigit() and len(name) < 20 and rate is not None:
-            found[int(first), int(second)] = rate
+        if link is not None and rate is not None:
+            found[int(link[1]), int(link[2])] = rate
     return found
 
 

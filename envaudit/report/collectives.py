@@ -105,8 +105,7 @@ def _roads(run: Collectives) -> Iterator[str]:
     """`NCCL 2.27.5: inside P2P/CUMEM, between nodes NET/IB/GDRDMA over mlx5_0:1/IB; NVLS`, alike folded."""
     told: Dict[str, List[int]] = {}
     for name, row in run.road.items():
-        if name.isdigit() and isinstance(row, Mapping):
-            told.setdefault(_road(row), []).append(int(name))
+        told.setdefault(_road(row), []).append(int(name))
     for words, ranks in told.items():
         who = "" if len(told) == 1 else f" ({run.ranks_in_words(sorted(ranks))})"
         yield f"{words}{who}"

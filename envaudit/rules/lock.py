@@ -30,7 +30,7 @@ _DISTRIBUTIONS = {
     "ray-default": "ray",
 }
 _SEPARATORS = re.compile(r"[-_.]+")
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = re.compile(r"\d{1,9}")
 _SAME_ENVIRONMENT = "Install the lock anew: envaudit install LOCK --prefix PREFIX."
 
 

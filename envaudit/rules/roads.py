@@ -188,8 +188,7 @@ def _gbps(milli: Collection[int]) -> str:
 
 def _roads(run: Collectives) -> Iterator[Tuple[int, Mapping[str, object]]]:
     for name, row in run.road.items():
-        if name.isdigit() and len(name) < 8 and isinstance(row, Mapping):
-            yield int(name), row
+        yield int(name), row
 
 
 def _has_active_hca(hcas: Mapping[str, object]) -> bool:

@@ -26,6 +26,7 @@ def lock_with(dependencies: dict[str, str], custom: dict[str, str]) -> Lock:
     [
         ({"__glibc": ">=2.17,<3.0.a0"}, SOLVED, {"__glibc": "2.17"}),
         ({"__cuda": ">=11.8"}, SOLVED, {"__cuda": "11.8"}),
+        ({"__cuda": f">={'9' * 5000}"}, SOLVED, {"__cuda": "9" * 9}),
         ({"__cuda": "*"}, SOLVED, {"__cuda": "12.4"}),
         ({"__cuda": ""}, {}, {}),
         ({"numpy": "*"}, SOLVED, {}),

@@ -208,6 +208,7 @@ def test_virtual_package_not_met_names_both_versions(
         {"gpu": {"cuda": "12.4"}, "host": {"glibc": "2.28"}},
         {"gpu": {"cuda": "13.0"}, "host": {"glibc": "2.100"}},
         {"gpu": Section("gpu", 1, "absent"), "host": {"glibc": None}},
+        {"gpu": {"cuda": "9" * 5000}, "host": {"glibc": "9" * 5000}},
     ],
 )
 def test_virtual_package_met_or_not_known_is_silent(has: Dict[str, Any]) -> None:

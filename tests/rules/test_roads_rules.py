@@ -7,6 +7,8 @@ from typing import Any, Dict, List
 import pytest
 
 from envaudit.model import Finding, Fingerprint
+from envaudit.model.collective import collective_runs
+from envaudit.report.collectives import collective_lines
 from envaudit.rules import Evidence, Policy, judge
 from tests.rules.collectiveruns import NODES, result, telling
 
@@ -29,6 +31,17 @@ def test_all_ranks_on_the_best_road_raise_nothing() -> None:
     """InfiniBand between, NVLink inside."""
     road = {node: {str(rank): over(IB)} for rank, node in enumerate(NODES)}
     assert [] == findings(telling(result(), road=road))
+
+
+@pytest.mark.parametrize("name", ["²", "9" * 5000, "-1", "rank0", ""])
+def test_rank_that_is_none_has_no_road_and_no_link(name: str) -> None:
+    """What a node says is held to be a number before it is read as one: `"²".isdigit()` is true."""
+    figures = {**result()["figures"], "links": {f"{name}-1": 5, f"0-{name}": 5}}
+    nodes = telling(result(figures=figures), road={"node01": {name: over(SOCKET, remote="NET/Socket")}})
+    assert [] == findings(nodes)
+    (run,) = collective_runs(nodes)
+    assert ({}, {}) == (run.road, run.links)
+    assert collective_lines((run,), True)
 
 
 def test_sockets_where_another_rank_has_infiniband_are_a_fall_back() -> None:
