@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
 from envaudit.model.drift import Drift, split_path
+from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.libraries import LOADER_VARIABLES, loaded_from
 from envaudit.rules.lock import distribution_of
-from envaudit.rules.nodefacts import claimed
+from envaudit.rules.nodefacts import by_nodes, claimed, setting
 from envaudit.rules.pernode import facts_of, mapping
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Found, difference
@@ -52,6 +53,7 @@ _TORCH = ("torch", "torch/version", "torch/git_version", "torch/cuda", "torch/hi
 _FROM_OUTSIDE = (
     "It lies outside the environment: set PYTHONNOUSERSITE=1, or take its folder out of PYTHONPATH."
 )
+_FOLDERS_TOLD = 4
 _NOT_NORMAL = re.compile(r"[-_.]+")
 
 
@@ -156,11 +158,29 @@ def nccl_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     how_to_fix="Set it in the launch script for all ranks, or nowhere.",
 )
 def python_variable_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
-    """PYTHONPATH, PYTHONUTF8 and their like, with the folders and flags that they set."""
+    """PYTHONPATH, PYTHONUTF8 and their like, with the folders and flags that they set.
+
+    A folder on the path that PYTHONPATH does not name has another cause, and is told.
+    """
     names = [split_path(drift.path)[-1] for drift in claim.drifts]
-    yield claim.found(
-        f"{names[0]} differs" if len(names) == 1 else f"{len(names)} variables of Python differ"
-    )
+    known = [one for one in claim.evidence.everything if facts_of(one, "python")]
+    everywhere = set.intersection(*map(_folders, known)) if known else set()
+    lines = by_nodes(claimed(claim), lambda one: _not_by_pythonpath(one, everywhere))
+    message = f"{names[0]} differs" if len(names) == 1 else f"{len(names)} variables of Python differ"
+    yield claim.found(message, evidence=lines)
+
+
+def _folders(fingerprint: Fingerprint) -> Set[str]:
+    """The entries of sys.path outside the environment."""
+    folders = facts_of(fingerprint, "python").get("path_outside_prefix")
+    return set(map(str, folders)) if isinstance(folders, list) else set()
+
+
+def _not_by_pythonpath(fingerprint: Fingerprint, everywhere: Set[str]) -> str:
+    value = str(setting(fingerprint, "PYTHONPATH").get("value", ""))
+    named = {folder.rstrip("/") for folder in value.split(":")}
+    others = sorted(_folders(fingerprint) - everywhere - named)
+    return f"also on its path, and not by PYTHONPATH: {', '.join(others[:_FOLDERS_TOLD])}" if others else ""
 
 
 @difference(

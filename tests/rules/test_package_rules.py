@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from envaudit.diff import compare, compare_to_reference
-from envaudit.model import Finding, Fingerprint
+from envaudit.model import Finding, Fingerprint, Section
 from envaudit.rules import Evidence, Policy, judge
 from envaudit.rules.policy import Waiver
 from tests.diff.nodes import package, training_node
@@ -512,3 +512,15 @@ def test_hash_seed_takes_its_flag_along() -> None:
     odd = with_variables("c", {"PYTHONHASHSEED": "0"}, python={**usual, "flags": {"hash_randomization": 0}})
     (finding,) = findings([*(with_variables(name, {}, python=usual) for name in "ab"), odd])
     assert "EA217" == finding.rule
+
+
+def test_folder_that_pythonpath_does_not_name_is_told_beside_it() -> None:
+    """Another cause on the same node, such as a .pth file, is not hidden by the first."""
+    usual = {"version": "3.11.8", "asked": "python3", "path_outside_prefix": ["/opt/shared"]}
+    folders = ["/opt/code", "/opt/hidden", "/opt/shared"]
+    odd = with_variables("c", {"PYTHONPATH": "/opt/code/"}, python={**usual, "path_outside_prefix": folders})
+    nodes = [*(with_variables(name, {}, python=usual) for name in "ab"), odd]
+    lock = training_node("a@lock", python=Section("python", 1, "absent"))
+    judged = judge(Evidence(tuple(nodes), drifts=compare(nodes), references=(lock,)))
+    (finding,) = [each for each in judged if each.rule == "EA210"]
+    assert ("c: also on its path, and not by PYTHONPATH: /opt/hidden",) == finding.evidence
