@@ -98,11 +98,15 @@ def _split_at(text: str) -> Optional[int]:
 
 
 def _expand(text: str) -> Tuple[str, ...]:
+    import configparser  # which ClusterShell imports as well
+
     try:
         from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException, std_group_resolver
         from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
     except ImportError:
         return nodeset.expand(text)
+    except (configparser.Error, ValueError) as error:
+        raise _bad_configuration(error) from None
     groups = re.findall(r"(?:^|[,!&^])\s*@([^,!&^\[\]]+)", text)
     try:
         named = NodeSet(text, resolver=std_group_resolver() if groups else RESOLVER_NOGROUP)
@@ -111,6 +115,8 @@ def _expand(text: str) -> Tuple[str, ...]:
         raise _bad_node_set(text, f"no source of groups: {error}", groups) from None
     except (NodeSetException, GroupSourceError) as error:
         raise _bad_node_set(text, str(error), groups) from None
+    except (configparser.Error, ValueError) as error:
+        raise _bad_configuration(error) from None
     if not named and groups:
         raise _bad_node_set(text, "unknown or empty group", groups)
     # Two ranges in one name multiply; counted before any name is made.
@@ -121,6 +127,14 @@ def _expand(text: str) -> Tuple[str, ...]:
 
 def _too_many(text: str) -> EnvauditError:
     return UsageError(f"'{text}' names more than {_MAX_NODES} nodes")
+
+
+def _bad_configuration(error: Exception) -> EnvauditError:
+    return UsageError(
+        "ClusterShell's configuration cannot be used",
+        why=" ".join(str(error).split()),
+        next_step="See its defaults.conf and groups.conf, in /etc/clustershell or ~/.config/clustershell.",
+    )
 
 
 def _bad_node_set(text: str, why: str, groups: list[str]) -> EnvauditError:

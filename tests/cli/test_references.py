@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Optional
 
 import pytest
@@ -88,3 +92,24 @@ def test_group_where_groups_cannot_be_asked_is_a_usage_error(
             parse("@gpu")
     finally:
         NodeSet.set_std_group_resolver(before)
+
+
+@pytest.mark.parametrize("name", ["defaults.conf", "groups.conf"])
+@pytest.mark.parametrize("content", [b"no section\n", b"\xff"], ids=["no section", "no text"])
+def test_configuration_of_clustershell_that_is_broken_is_a_usage_error(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    """It is the user's file, and no fault of this program that asks for a report of it."""
+    (tmp_path / "clustershell").mkdir()
+    (tmp_path / "clustershell" / name).write_bytes(content)
+    ended = subprocess.run(
+        [sys.executable, "-m", "envaudit", "diff", "--stored", "@gpu"],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (2, "") == (ended.returncode, ended.stdout)
+    assert ended.stderr.startswith("envaudit: ClusterShell's configuration cannot be used (")
