@@ -163,6 +163,12 @@ def _link_failure(text: str, target: str) -> Exception:
         return NeededError(
             "no space is left", where=target, next_step="Free space there, or name another --prefix."
         )
+    if text.startswith("Misplaced"):
+        return InputError(
+            "the files of a package would not stay in the environment",
+            why=text.partition(": ")[2],
+            next_step="Do not use it, and tell whoever runs its channel.",
+        )
     if text.startswith("ValueError"):
         return InputError(text.partition(": ")[2], next_step="The lock contradicts itself: lock again.")
     return NeededError("a package could not be installed", where=target, why=" ".join(text.split())[:500])

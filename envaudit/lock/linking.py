@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from envaudit.lock.placing import check_places
+
 _MAX_TEXT = 2000
 
 
@@ -71,6 +73,7 @@ async def _install(job: Mapping[str, Any]) -> None:
             raise ValueError(f"{package['path']} is {'-'.join(found)}, the lock says {'-'.join(named)}")
         record.url = Path(package["path"]).as_uri()
         records.append(record)
+    check_places(zip(records, (package["path"] for package in job["packages"])))
     await install(
         records,
         job["prefix"],

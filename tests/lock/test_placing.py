@@ -1,0 +1,100 @@
+"""Packages that would write outside of the prefix: refused before any file is put in place."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lock.channel import LocalChannel, build_channel, index_channel
+from tests.lock.locks import BASE, lock_entry, write_lock
+from tests.lock.packages import Recipe
+from tests.lock.workplace import Workplace, tree_of
+
+LOCK = "odd.conda-lock.yml"
+PLAIN: Recipe = {
+    "version": "1.0",
+    "build": "0",
+    "number": 0,
+    "subdir": "linux-64",
+    "format": "conda",
+    "depends": [],
+}
+NOARCH: Recipe = {**PLAIN, "subdir": "noarch", "noarch": "python", "entry_points": ["tool = m:main"]}
+
+
+def _install(workplace: Workplace, channel: LocalChannel, *names: str) -> tuple[int, str]:
+    workplace.mirror({BASE: channel.url})
+    write_lock(workplace.folder / LOCK, [lock_entry(channel, f"{name}-") for name in names])
+    ended = workplace.run("install", LOCK, "--prefix", "env")
+    return ended.code, ended.err
+
+
+@pytest.mark.parametrize(
+    ("python", "other", "words"),
+    [
+        ({}, {**PLAIN, "files": {"../../outside/file": "x"}}, "other would put '../../outside/file'"),
+        ({}, {**PLAIN, "links": {"conda-meta/history": "../x"}}, "other would put 'conda-meta/history'"),
+        (
+            {"index": {"python_site_packages_path": "../../outside"}},
+            {**NOARCH, "modules": {"m.py": "x = 1"}},
+            "python would have its packages in '../../outside'",
+        ),
+        (
+            {"links": {"bin": "OUTSIDE"}},
+            {**NOARCH, "modules": {"m.py": "x = 1"}},
+            "python has 'bin' as a link",
+        ),
+        (
+            {"links": {"share": "OUTSIDE"}},
+            {**PLAIN, "files": {"share/a/b": "x"}},
+            "python has 'share' as a link",
+        ),
+    ],
+)
+def test_install_of_a_package_that_would_leave_the_prefix_is_refused(
+    workplace: Workplace, tmp_path: Path, python: Mapping[str, Any], other: Recipe, words: str
+) -> None:
+    """By its own paths, by where Python's packages go, or through a link: nothing is written anywhere."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    links = {
+        path: target.replace("OUTSIDE", str(outside)) for path, target in python.get("links", {}).items()
+    }
+    recipe = {**PLAIN, "version": "3.10.0", "files": {"lib/x": "x"}, **python, "links": links}
+    channel = build_channel(tmp_path / "odd", more=[("python", recipe), ("other", other)], recipes=False)
+    code, said = _install(workplace, channel, "python", "other")
+    assert (4, True) == (code, f"would not stay in the environment ({words}" in said), said
+    assert {} == tree_of(outside)
+    assert not (workplace.folder / "env").exists()
+
+
+def test_install_of_a_package_with_the_old_list_of_files_goes_on(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    """Before conda 4.3 there were names alone."""
+    channel = build_channel(tmp_path / "old", recipes=False)
+    index = {
+        "name": "old",
+        "version": "1.0",
+        "build": "0",
+        "build_number": 0,
+        "depends": [],
+        "subdir": "linux-64",
+    }
+    (channel.folder / "linux-64").mkdir()
+    for name, code in (("share/old.txt", 0), ("../../outside", 4)):
+        members = {"info/index.json": json.dumps(index), "info/files": f"{name}\n", "share/old.txt": "x"}
+        with tarfile.open(channel.folder / "linux-64" / "old-1.0-0.tar.bz2", "w:bz2") as archive:
+            for path, text in members.items():
+                member = tarfile.TarInfo(path)
+                member.size = len(text)
+                archive.addfile(member, io.BytesIO(text.encode()))
+        index_channel(channel.folder)
+        assert code == _install(workplace, channel, "old")[0]
+    assert "x" == (workplace.folder / "env/share/old.txt").read_text()
