@@ -22,7 +22,8 @@ LOCK = "conda-lock.yml"
 SOURCE = "environment.yml"
 
 # A lab is containers without a time service; torch on a CPU cannot do some operations.
-OF_THE_LAB = ("EA154", "EA155", "EA505")
+# Eight GPUs are told to a machine that may have two processors.
+OF_THE_LAB = ("EA137", "EA154", "EA155", "EA505")
 _SOURCE_TEXT = "name: train\nchannels: [conda-forge]\ndependencies: [numpy, python=3.11, pyyaml]\n"
 _LETTERS = {"E": "error", "?": "incomplete", "W": "warning", "I": "info"}
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.lab
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "ci" / "slurm"
 # What a lab without a time service, and a machine of any size, has.
-OF_THE_LAB = ("EA126", "EA127", "EA128", "EA153", "EA154", "EA155", "EA473")
+OF_THE_LAB = ("EA126", "EA127", "EA128", "EA137", "EA153", "EA154", "EA155", "EA473")
 
 
 class Launcher:
