@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from envaudit.errors import InputError, UsageError
 from envaudit.lock.channels import resolve_channels
 from envaudit.lock.condarc import DEFAULT_ALIAS, DEFAULTS_HOST, Settings
-from envaudit.lock.lockfile import Lock, LockedPackage
+from envaudit.lock.lockfile import CONDA_NAME, HEX, PIP_NAME, URL, VERSION, Lock, LockedPackage
 from envaudit.lock.names import distributions_of, normalised
 from envaudit.lock.wheelinstall import is_repository
 from envaudit.model.fingerprint import Fingerprint
@@ -48,6 +48,23 @@ class Environment:
     content_hash: str | None = None
     sources: tuple[str, ...] = ()
     python: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what would be another line, or an option, in a file: a node may have said anything.
+
+        Raises:
+            InputError: a name, version, build, address or hash that is none.
+        """
+        words = [("a channel", channel, URL) for channel in self.channels]
+        for package in (*self.conda, *self.pip):
+            name = CONDA_NAME if package.manager == "conda" else PIP_NAME
+            words += [("the name of a package", package.name, name), ("a version", package.version, VERSION)]
+            more = (("a build", package.build, VERSION), ("an address", package.url, URL))
+            hashes = (("an md5", package.md5, HEX), ("a sha256", package.sha256, HEX))
+            words += [(what, text, form) for what, text, form in (*more, *hashes) if text]
+        for what, text, form in words:
+            if not form.match(text):
+                raise InputError(f"{text!r:.80} is not {what}, so it is not exported", where=self.origin)
 
 
 def of_lock(lock: Lock, platform: str, categories: Collection[str]) -> Environment:
@@ -114,7 +131,8 @@ def of_fingerprint(fingerprint: Fingerprint, platform: str | None = None) -> Env
         if is_of_pip(of) or (name not in brought and not conda and isinstance(of, dict))
     )
     interpreter = fingerprint.sections.get("python")
-    stated = [str(of.get("channel") or "") for of in (table if isinstance(table, dict) else {}).values()]
+    rows = table.values() if isinstance(table, dict) else ()
+    stated = [str(of.get("channel") or "") for of in rows if isinstance(of, dict)]
     return Environment(
         name=str(facts.get("name") or "environment"),
         platform=platform,
@@ -247,7 +265,7 @@ def _recorded(name: str, facts: dict[str, object], urls: dict[str, object], plat
         url=url if isinstance(url, str) and url.endswith(_EXTENSIONS) else "",
         md5=_text(facts.get("md5")),
         sha256=_text(facts.get("sha256")),
-        recorded_build=build if isinstance(build, str) else None,
+        recorded_build=build if isinstance(build, str) else "",
     )
 
 

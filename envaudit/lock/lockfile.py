@@ -23,13 +23,13 @@ MANAGERS = ("conda", "pip")
 _MAX_BYTES = 64 << 20
 _SCHEMA = "1"
 # What becomes part of a path or of a command line: a lock comes from a repository under test.
-_CONDA_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
-_PIP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\Z")
-_VERSION = re.compile(r"[A-Za-z0-9_.+!*-]{1,200}\Z")
+CONDA_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}\Z")
+PIP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\Z")
+VERSION = re.compile(r"[A-Za-z0-9_.+!*-]{1,200}\Z")
 _PLATFORM = re.compile(r"[a-z][a-z0-9]*-[a-z0-9_]+\Z")
 # Of a repository it becomes a line of requirements.
-_URL = re.compile(r"\S+\Z")
-_HEX = re.compile(r"[0-9a-fA-F]{32,128}\Z")
+URL = re.compile(r"\S+\Z")
+HEX = re.compile(r"[0-9a-fA-F]{32,128}\Z")
 _EXTENSIONS = (".conda", ".tar.bz2")
 
 
@@ -288,14 +288,14 @@ class _Reader(KeyedReader):
             raise self.fault(f"{prefix}manager", "conda or pip", manager)
         hashes = self.texts(value, "hash", prefix) if value.get("hash") else {}
         source = value.get("source")
-        url = self.text(value, "url", prefix, _URL)
+        url = self.text(value, "url", prefix, URL)
         try:
             urlsplit(url)
         except ValueError:  # `https://[host/...`
             raise self.fault(f"{prefix}url", "a url", url) from None
         return LockedPackage(
-            name=self.text(value, "name", prefix, _CONDA_NAME if manager == "conda" else _PIP_NAME),
-            version=self.text(value, "version", prefix, _VERSION),
+            name=self.text(value, "name", prefix, CONDA_NAME if manager == "conda" else PIP_NAME),
+            version=self.text(value, "version", prefix, VERSION),
             manager=manager,
             platform=self.text(value, "platform", prefix, _PLATFORM),
             url=url,
@@ -305,13 +305,13 @@ class _Reader(KeyedReader):
             sha256=None if url.startswith("git+") else self.digest(hashes, "sha256", prefix),
             categories=frozenset({self.text(value, "category", prefix) if value.get("category") else "main"}),
             source_url=self.text(source, "url", f"{prefix}source.") if isinstance(source, dict) else None,
-            recorded_build=self.text(value, "build", prefix, _VERSION) if value.get("build") else None,
+            recorded_build=self.text(value, "build", prefix, VERSION) if value.get("build") else None,
         )
 
     def digest(self, hashes: Mapping[str, str], key: str, prefix: str) -> str | None:
         value = hashes.get(key, "")
         if value in ("", "null", "~"):
             return None
-        if not _HEX.match(value):
+        if not HEX.match(value):
             raise self.fault(f"{prefix}hash.{key}", "a digest in hex", value)
         return value

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from envaudit.cli.export import _resolved
-from envaudit.errors import NeededError, UsageError
+from envaudit.errors import InputError, NeededError, UsageError
 from envaudit.lock.export import of_fingerprint, requirements, with_files
 from envaudit.lock.lockfile import LockedPackage, parse_lock
 from envaudit.model import Fingerprint, Section
@@ -160,6 +160,32 @@ def test_export_of_an_environment_without_conda_is_of_requirements() -> None:
     for form in ("explicit", "conda-lock"):
         with pytest.raises(UsageError, match=r"of no conda package.*--as requirements"):
             with_files(environment, resolve, form)
+
+
+@pytest.mark.parametrize(
+    ("conda", "pip"),
+    [
+        ({}, {"a": {"version": "1.0\n--index-url https://h/"}}),
+        ({}, {"--index-url=https://h/": {"version": "1.0"}}),
+        ({}, {"": {"version": "1.0"}}),
+        ({}, {"a": {"version": "1", "direct_url": {"url": "https://h/a.whl\n-e ."}}}),
+        ({"a": {"version": "1", "build": "0\nvariables: {PATH: x}", "channel": "c"}}, {}),
+        ({"a": {"version": "1", "build": "0", "channel": "c\nvariables: {PATH: x}"}}, {}),
+        ({"a": {"version": "1", "build": "0", "channel": "c", "md5": "0" * 32 + "\nhttps://h/x.conda"}}, {}),
+    ],
+)
+def test_export_of_a_node_that_says_more_than_a_word_is_refused(
+    conda: dict[str, dict[str, str]], pip: dict[str, dict[str, object]]
+) -> None:
+    """What rebuilds an environment is run by pip and conda, and a node may have said anything."""
+    of_pip = {name: {**facts, "installer": "pip"} for name, facts in pip.items()}
+    sections = {
+        "conda": Section("conda", 1, "ok", {"packages": {**conda, "b": 5}}),
+        "packages": Section("packages", 1, "ok", {"distributions": of_pip}),
+    }
+    node = Fingerprint("n1", "probe", "2026-11-30T10:00:00Z", "1.0", sections)
+    with pytest.raises(InputError, match="so it is not exported"):
+        of_fingerprint(node)
 
 
 def test_export_of_a_build_that_the_index_lacks_names_the_variable_for_its_own(
