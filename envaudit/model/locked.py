@@ -145,8 +145,10 @@ def _comparable(want: Mapping[str, Any], have: Any) -> Tuple[Dict[str, Any], Dic
     return {key: want[key] for key in fields}, {key: have[key] for key in fields}
 
 
-def _kept(facts: Any) -> Dict[str, Any]:
-    """What is told of a package beyond the lock."""
+def _kept(facts: Any) -> Any:
+    """What is told of a package beyond the lock; what is no package's facts stays what it is."""
+    if not isinstance(facts, dict):
+        return facts
     return {key: facts[key] for key in ("version", "build", "channel") if key in facts}
 
 

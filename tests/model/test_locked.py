@@ -44,3 +44,12 @@ def test_version_of_a_node_is_that_of_the_lock_as_pep_440_has_it(
     both = held_against(expected, found, lambda name: (name,))
     wanted, there = (each.sections["packages"].facts for each in both)
     assert same == (wanted == there)
+
+
+@pytest.mark.parametrize("facts", [None, True, "1.0", ["1.0"]])
+def test_package_of_a_node_that_is_no_package_stays_what_it_is(facts: object) -> None:
+    """Null is unknown to the comparison, and anything else is a difference of that node alone."""
+    expected = fingerprint("n1", "lock", conda={"packages": {}}, lock=Section("lock", 1, "ok", {}))
+    found = fingerprint("n1", conda={"packages": {"a": facts}})
+    _, there = held_against(expected, found, lambda name: (name,))
+    assert {"a": facts} == there.sections["conda"].facts["packages"]
