@@ -97,7 +97,8 @@ _COMPLAINTS: tuple[tuple[str, str, str, str], ...] = (
     ),
 )
 
-_NOT_THERE = re.compile(r"not found|no such file|permission denied", re.I)
+_NOT_EXECUTABLE = re.compile(r"permission denied|not an executable", re.I)
+_NOT_THERE = re.compile(rf"not found|no such file|{_NOT_EXECUTABLE.pattern}", re.I)
 _CONTROL = re.compile(
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+"
 )
@@ -121,7 +122,7 @@ def of_end(ended: Ended) -> Missing:
     """The cause as the exit status and the complaint tell it."""
     complaint = ended.complaint
     if ended.rc in (1, 126, 127) and _names_interpreter(ended):
-        how = "cannot be executed" if "ermission denied" in complaint else "not found"
+        how = "cannot be executed" if _NOT_EXECUTABLE.search(complaint) else "not found"
         return Missing(
             "unreachable",
             f"{ended.python}: {how} on the node ({ended.words})",

@@ -100,6 +100,12 @@ def test_of_end_ssh_complaint_is_unreachable_with_its_cause(complaint: str, why:
         (1, "/opt/env/bin/python3: Command not found.\n", "not found"),
         (126, "bash: line 1: /opt/env/bin/python3: Permission denied\n", "cannot be executed"),
         (
+            126,
+            "fish: Unknown command. '/opt/env/bin/python3' exists but is not an executable file.\n"
+            "exec /opt/env/bin/python3 -I\n     ^~~\n",
+            "cannot be executed",
+        ),
+        (
             1,
             'exec: "/opt/env/bin/python3": stat /opt/env/bin/python3: no such file or directory: unknown\n',
             "not found",
