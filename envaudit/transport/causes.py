@@ -84,13 +84,26 @@ _COMPLAINTS: tuple[tuple[str, str, str, str], ...] = (
         "Check that '{trial}' works; sshd's MaxStartups limits many at a time: try a smaller --fanout.",
     ),
     (
+        r"Cannot execute command-line and remote command",
+        "unreachable",
+        "the ssh configuration has a RemoteCommand for this node ({words})",
+        "Give it a Host of its own: where it stands ssh runs nothing else.",
+    ),
+    (
+        r"exec: restricted",
+        "unreachable",
+        "the user's login shell on the node is restricted ({words})",
+        "Take a user with another shell: User in your ssh configuration.",
+    ),
+    (
         r"Unknown option: -I",
         "unreachable",
         "{python} is Python 2, which is too old",
         _PYTHON + ": name it with --python or [nodes.interpreters].",
     ),
     (
-        r"(Cannot (?:fork|allocate memory)[^\n]*|MemoryError|No space left on device)",
+        r"(Cannot (?:fork|allocate memory)[^\n]*|MemoryError|No space left on device"
+        r"|Resource temporarily unavailable)",
         "crashed",
         "the node has run out of something: {1}",
         "Free memory or space on the node.",

@@ -70,6 +70,8 @@ def ended(complaint: str = "", rc: int | None = 255, **changes: Any) -> Ended:
             "Authorised use only.\nssh: connect to host node01 port 22: Connection refused\r\n",
             "connection refused",
         ),
+        ("Cannot execute command-line and remote command.\r\n", "has a RemoteCommand"),
+        ("rbash: line 1: exec: restricted\n", "login shell on the node is restricted"),
         (
             "This account is currently not available.\n",
             "ended with 255 (ssh, BatchMode): This account is currently",
@@ -137,6 +139,12 @@ def test_of_end_missing_interpreter_is_named(rc: int, complaint: str, how: str) 
             "bash: fork: Cannot allocate memory\n",
             "crashed",
             "run out of something: Cannot allocate memory",
+        ),
+        (
+            1,
+            "Traceback (most recent call last):\nBlockingIOError: [Errno 11] Resource temporarily unavailable\n",
+            "crashed",
+            "run out of something: Resource temporarily unavailable",
         ),
         (0, "", "truncated", "no answer, though the command ended with 0"),
         (
