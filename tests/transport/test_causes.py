@@ -142,7 +142,8 @@ def test_of_end_missing_interpreter_is_named(rc: int, complaint: str, how: str) 
         ),
         (
             1,
-            "Traceback (most recent call last):\nBlockingIOError: [Errno 11] Resource temporarily unavailable\n",
+            "Traceback (most recent call last):\n"
+            "BlockingIOError: [Errno 11] Resource temporarily unavailable\n",
             "crashed",
             "run out of something: Resource temporarily unavailable",
         ),
