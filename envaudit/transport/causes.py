@@ -190,7 +190,7 @@ def of_stop(word: str, text: str, python: str) -> Missing:
     return Missing(
         "corrupt",
         f"the probe arrived damaged at the node ({word} {text})".rstrip(),
-        "Something between here and the node changes what is piped through it; try again.",
+        "Something changes what is piped to the node, such as a start-up file of its shell that reads input.",
     )
 
 
