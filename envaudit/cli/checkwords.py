@@ -57,7 +57,7 @@ def limits_of(devices: Sequence[CheckedDevice], plan: Plan) -> List[Stage]:
         case.repeats
         for device in devices
         for case in device.cases.values()
-        if case.status == "ok" and case.exact
+        if case.status == "ok" and case.exact and case.repeats
     ]
     stages = []
     if repeats:

@@ -66,12 +66,12 @@ def links_of(fingerprints: Iterable[Fingerprint]) -> Links | None:
 
 def _square(rates: dict[tuple[int, int], int], nodes: dict[int, str]) -> Links:
     ranks = sorted({rank for pair in rates for rank in pair})
-    least, most = min(rates.values()), max(rates.values())
+    least = min(rates.values())
+    # 0 where all are alike, to a float at least.
+    spread = math.log((max(rates.values()) + 1) / (least + 1))
 
     def link(ends: tuple[str, str], rate: int) -> Link:
-        share = (
-            1.0 if most == least else math.log((rate + 1) / (least + 1)) / math.log((most + 1) / (least + 1))
-        )
+        share = math.log((rate + 1) / (least + 1)) / spread if spread else 1.0
         return Link(ends, rate, int(share * _STEPS))
 
     names = {rank: f"{rank} ({nodes[rank]})" if rank in nodes else str(rank) for rank in ranks}

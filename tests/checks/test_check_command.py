@@ -17,7 +17,9 @@ import pytest
 
 from envaudit.checks import section
 from envaudit.checks.plan import Plan, options_of, plan_of
-from envaudit.cli.checkwords import bound_in_words
+from envaudit.cli.checkwords import bound_in_words, limits_of
+from envaudit.model.checked import CheckedCase, CheckedDevice
+from envaudit.report import Stage
 from tests.checks.test_worker import ARMED
 from tests.cli.conftest import Folder
 
@@ -212,3 +214,11 @@ def test_import_of_the_section_and_the_worker_leaves_torch_alone() -> None:
     environ: Dict[str, str] = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
     assert "False\n" == done.stdout, done.stderr
+
+
+def test_operation_that_says_of_no_repeat_bounds_nothing() -> None:
+    """A node may leave it out: what it did not repeat excludes no fault."""
+    cases = {name: CheckedCase(name, "ok", repeats=repeats) for name, repeats in (("a", 0), ("b", 50))}
+    device = CheckedDevice("n1", "0", "cpu", {}, "", cases, {})
+    assert [Stage("bound", bound_in_words(50))] == limits_of([device], Plan())
+    assert [] == limits_of([device._replace(cases={"a": cases["a"]})], Plan())

@@ -250,6 +250,17 @@ def test_link_matrix_of_many_ranks_goes_by_nodes_or_by_the_slowest(
     assert 20 >= len(found.slowest)
 
 
+def test_link_matrix_of_rates_that_are_one_to_a_float_is_drawn() -> None:
+    """A node may say any numbers."""
+    from envaudit.report.linkmatrix import links_of
+
+    notes = {"figures": {"links": {"0-1": 2**64, "1-2": 2**64 - 1}}}
+    node = training_node("node000", collectives=Section("collectives", 1, "ok", {"ended": "done"}, notes))
+    found = links_of([node])
+    assert found is not None
+    assert 2 == found.measured
+
+
 def test_nodes_that_share_a_section_share_its_entry_in_the_data() -> None:
     """A thousand nodes alike cost a thousand short rows, not a thousand copies."""
     nodes = [training_node(f"node{number:04d}") for number in range(1000)]
