@@ -150,7 +150,7 @@ RUNS = st.builds(
         st.tuples(st.integers(0, 40), st.integers(0, 40)), st.integers(0, 2**40), max_size=4
     ),
     clock=st.just({"node01": (-5, 7)}),
-    road=st.sampled_from([{}, {"0": IB}, {"0": {"local": 3, "devices": "x"}, "y": 3}]),
+    road=st.sampled_from([{}, {"0": IB}, {"0": {"local": 3, "devices": "x"}, "1": {}}]),
     mtu=st.sampled_from([{}, {"node01": EVEN}, {"node01": {"mtu": "x", "peers": 3}}]),
     took_ms=st.just({"all": 3}),
 )
