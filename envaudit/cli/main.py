@@ -227,6 +227,7 @@ def _complain(text: str) -> None:
     from envaudit.model.printing import printable_lines
 
     try:
-        sys.stderr.write(printable_lines(text).encode("ascii", "backslashreplace").decode() + "\n")
+        # Standard error escapes what its encoding lacks, whatever PYTHONIOENCODING says.
+        sys.stderr.write(printable_lines(text) + "\n")
     except (OSError, ValueError):
         pass

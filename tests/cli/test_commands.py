@@ -288,6 +288,17 @@ def test_locale_that_has_no_letters_still_prints(folder: Folder) -> None:
     assert (1, True) == (ended.code, "B\\xe4ume" in ended.out)
 
 
+@pytest.mark.parametrize(
+    ("encoding", "expected"), [("utf-8", "Bäume\\udcff.json"), ("ascii", "B\\xe4ume\\udcff.json")]
+)
+def test_path_of_an_error_is_written_as_its_reader_writes_it(
+    folder: Folder, encoding: str, expected: str
+) -> None:
+    """Only what the terminal lacks is escaped, and what is no letter at all."""
+    ended = folder.run("diff", "Bäume\udcff.json", PYTHONUTF8="1", PYTHONIOENCODING=encoding)
+    assert (4, True) == (ended.code, ended.err.startswith(f"envaudit: {expected}: cannot be read"))
+
+
 def test_hostile_value_is_shown_and_not_obeyed(folder: Folder) -> None:
     """Terminal controls of a node's value are printed as text."""
     folder.set_node("n2", NCCL_ALGO="\x1b[2J\x1b]0;owned\x07[bold]")
