@@ -524,3 +524,13 @@ def test_folder_that_pythonpath_does_not_name_is_told_beside_it() -> None:
     judged = judge(Evidence(tuple(nodes), drifts=compare(nodes), references=(lock,)))
     (finding,) = [each for each in judged if each.rule == "EA210"]
     assert ("c: also on its path, and not by PYTHONPATH: /opt/hidden",) == finding.evidence
+
+
+@pytest.mark.parametrize(("profile", "severity"), [("lenient", "info"), ("strict", "error")])
+def test_variable_and_start_up_file_follow_the_profile_as_other_facts_do(profile: str, severity: str) -> None:
+    """That they have a rule of their own makes them no milder for who wants bit for bit."""
+    variables = {"PYTHONPATH": "/opt/code", "LD_PRELOAD": "/opt/jemalloc.so"}
+    odd = with_variables("c", variables, packages={"distributions": {}, "pth": {"prof.pth": "a1"}})
+    usual = [with_variables(name, {}, packages={"distributions": {}}) for name in "ab"]
+    told = brief(findings([*usual, odd], Policy(profile=profile)))
+    assert [(rule, severity, ("c",)) for rule in ("EA210", "EA219", "EA223")] == told
