@@ -75,12 +75,12 @@ class Inputs:
             return cls(
                 channels=_texts(custom[_CHANNELS]),
                 specs={name: _texts(text) for name, text in _under(custom, _SPECS)},
-                virtual={name: tuple(text.split()) for name, text in _under(custom, _VIRTUAL)},
+                virtual={name: _versions(text) for name, text in _under(custom, _VIRTUAL)},
                 cuda=custom.get(_CUDA),
                 priority=custom.get(_PRIORITY, ""),
                 platforms=tuple(custom.get(_PLATFORMS, "").split()),
             )
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
 
@@ -152,6 +152,13 @@ def _texts(text: str) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError("expected a list of texts")
     return tuple(values)
+
+
+def _versions(text: str) -> tuple[str, ...]:
+    packages = tuple(text.split())
+    if not all("=" in each for each in packages):
+        raise ValueError("expected __name=version")
+    return packages
 
 
 def _under(custom: Mapping[str, str], prefix: str) -> list[tuple[str, str]]:

@@ -38,6 +38,9 @@ def test_inputs_of_another_tool_are_none() -> None:
     assert Inputs.from_custom({}) is None
     assert Inputs.from_custom({"envaudit_channels": "["}) is None
     assert Inputs.from_custom({"envaudit_channels": "[1]"}) is None
+    assert Inputs.from_custom({"envaudit_channels": "[" * 100_000}) is None
+    whole = {"envaudit_channels": "[]", "envaudit_virtual_packages_linux-64": "__cuda=12.4 __glibc"}
+    assert Inputs.from_custom(whole) is None
 
 
 def test_inputs_do_not_hold_a_credential(tmp_path: Path) -> None:
