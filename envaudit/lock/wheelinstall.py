@@ -10,7 +10,8 @@ import base64
 import hashlib
 import os
 import subprocess
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from envaudit.errors import InputError, NeededError, UsageError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 1800
 # Where the first lines of a script are; what is none is read no further.
 _HEAD_BYTES = 64 << 10
+_HEADERS = "include/site"
 
 
 def install_distributions(
@@ -55,6 +57,7 @@ def install_distributions(
     if files:
         lines = [f"{each.name}=={each.version} --hash={_hash_of(each)}" for each in files]
         where = _where(files, folder, supply)
+        _check_data(folder, fresh)
         _run_uv(python, lines, [*where, *([] if built else ["--no-build"])], supply.offline)
     if repositories:
         lines = [f"{package.name} @ {package.url}" for package in repositories]
@@ -90,6 +93,42 @@ def _gather(packages: Sequence[LockedPackage], folder: str, supply: Supply) -> N
     paths = fetch_all(files, supply.cache, opener=supply.opener, offline=supply.offline)
     for file in files:
         copy_file(paths[file], os.path.join(folder, file.name))
+
+
+def _check_data(folder: str, fresh: str) -> None:
+    """Nothing where no wheel's data files go through a link of a conda package that leaves the prefix.
+
+    Raises:
+        InputError: names the wheel.
+    """
+    inside = os.path.realpath(fresh)
+    for wheel in sorted(name for name in os.listdir(folder) if name.endswith(".whl")):
+        try:
+            with zipfile.ZipFile(os.path.join(folder, wheel)) as archive:
+                names = archive.namelist()
+        except (zipfile.BadZipFile, OSError):
+            continue  # uv will say so
+        for place in sorted({place for name in names for place in _data_folders(name, inside)}):
+            target = os.path.realpath(os.path.join(inside, place))
+            if target != inside and not target.startswith(inside + os.sep):
+                raise InputError(
+                    "the files of a package would not stay in the environment",
+                    why=f"{wheel} has data files for {place!r}, which is a link to elsewhere",
+                    next_step="Do not use it, and tell whoever runs its channel.",
+                )
+
+
+def _data_folders(name: str, prefix: str) -> Iterator[str]:
+    """Where under the prefix a member of a wheel may go that is no module and no script."""
+    top, _, rest = name.partition("/")
+    scheme, _, path = rest.partition("/")
+    if top.endswith(".data") and scheme == "data":
+        yield os.path.dirname(path)
+    elif top.endswith(".data") and scheme == "headers":
+        # In a folder of the interpreter's version and of the distribution.
+        yield _HEADERS
+        for above, folders, _files in os.walk(os.path.join(prefix, _HEADERS)):
+            yield from (os.path.relpath(os.path.join(above, folder), prefix) for folder in folders)
 
 
 def _hash_of(package: LockedPackage) -> str:

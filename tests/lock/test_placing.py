@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import tarfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.lock.channel import LocalChannel, build_channel, index_channel
-from tests.lock.locks import BASE, lock_entry, write_lock
-from tests.lock.packages import Recipe
+from tests.lock.locks import BASE, lock_entry, pip_entry, write_lock
+from tests.lock.packages import Recipe, running_python
+from tests.lock.wheels_at_hand import write_wheel
 from tests.lock.workplace import Workplace, tree_of
 
 LOCK = "odd.conda-lock.yml"
@@ -98,3 +101,31 @@ def test_install_of_a_package_with_the_old_list_of_files_goes_on(
         index_channel(channel.folder)
         assert code == _install(workplace, channel, "old")[0]
     assert "x" == (workplace.folder / "env/share/old.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("link", "member"),
+    [
+        ("share", "tiny_tool-1.0.data/data/share/file"),
+        ("include", "tiny_tool-1.0.data/headers/file.h"),
+        ("include/site/python3.1", "tiny_tool-1.0.data/headers/file.h"),
+    ],
+)
+def test_install_of_a_wheel_that_would_go_through_a_link_is_refused(
+    workplace: Workplace, tmp_path: Path, link: str, member: str
+) -> None:
+    """A conda package has the link, and a wheel the data files."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    linking = {**PLAIN, "links": {link: str(outside)}}
+    channel = build_channel(tmp_path / "odd", more=[running_python(), ("linking", linking)], recipes=False)
+    workplace.mirror({BASE: channel.url})
+    wheel, _ = write_wheel(tmp_path, "tiny-tool", "1.0")
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr(member, "x")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    entries = [lock_entry(channel, f"{name}-") for name in ("python", "linking")]
+    write_lock(workplace.folder / LOCK, [*entries, pip_entry(wheel, "tiny-tool", "1.0", digest)])
+    ended = workplace.run("install", LOCK, "--prefix", "env")
+    assert (4, True) == (ended.code, "has data files for" in ended.err), ended.err
+    assert {} == tree_of(outside)
