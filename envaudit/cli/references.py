@@ -75,9 +75,15 @@ def expand(text: str) -> Tuple[str, ...]:
     Raises:
         UsageError: not a node set, no node in it, an unknown group or an unsafe name.
     """
-    for first, last in re.findall(r"(\d+)-(\d+)", text):
-        if len(last) > _MAX_DIGITS or int(last) - int(first) >= _MAX_NODES:
-            raise _too_many(text)
+    counted = 0
+    for inside in re.findall(r"\[([^\[\]]*)\]", text):
+        for first, last in re.findall(r"(\d+)-(\d+)", inside):
+            if max(len(first), len(last)) > _MAX_DIGITS:
+                raise _too_many(text)
+            counted += max(0, int(last) - int(first)) + 1
+    # ClusterShell keeps each number of each range.
+    if counted > _MAX_NODES:
+        raise _too_many(text)
     names = _expand(text)
     if not names:
         raise UsageError(f"node set '{text}' is empty", next_step="Name at least one node.")

@@ -51,6 +51,12 @@ def test_reference_of_no_form_is_a_usage_error(text: str) -> None:
         parse(text)
 
 
+def test_names_with_numbers_and_dashes_are_no_ranges() -> None:
+    """A cloud calls its machines by their addresses."""
+    names = [f"ip-10-0-{third}-255" for third in range(200)] + ["a-1-999999", "b-1-999999", "c-1-999999"]
+    assert sorted(names) == sorted(expand(",".join(names)))
+
+
 def test_user_before_a_node_is_said_to_belong_to_ssh() -> None:
     """`--nodes root@node01` is what everybody tries who knows ssh."""
     with pytest.raises(UsageError, match="User in your ssh configuration"):
@@ -69,7 +75,15 @@ def test_node_set_that_is_emptied_by_its_operators_is_a_usage_error() -> None:
         expand("node1!node1")
 
 
-@pytest.mark.parametrize("text", ["node[1-99999999999]", "rack[0-99999]node[0-99999]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node[1-99999999999]",
+        "rack[0-99999]node[0-99999]",
+        ",".join(f"{row}[0-599999]" for row in "ab"),
+        pytest.param(f"node[{'9' * 5000}-1]", id="a number without end"),
+    ],
+)
 def test_node_set_of_absurd_size_is_refused_before_it_is_built(text: str) -> None:
     """A mistyped range costs a message, not the memory of the machine."""
     with pytest.raises(UsageError, match="1000000"):
