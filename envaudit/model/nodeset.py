@@ -66,8 +66,8 @@ def expand(text: str) -> Tuple[str, ...]:
             continue
         for item in match["ranges"].split(","):
             names += [f"{match['head']}{number}{match['tail']}" for number in _numbers(item, part)]
-        if len(names) > _MAX_NODES:
-            raise UsageError(f"'{part}' names more than {_MAX_NODES} nodes")
+            if len(names) > _MAX_NODES:
+                raise UsageError(f"'{part}' names more than {_MAX_NODES} nodes")
     return tuple(sorted(set(names), key=natural_key))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import List
 
 import pytest
 
 from envaudit.errors import UsageError
+from envaudit.model import nodeset
 from envaudit.model.nodeset import expand, fold, natural_key
 
 
@@ -58,6 +60,19 @@ def test_expand_of_no_node_set_is_refused(text: str) -> None:
     """A typing error is a usage error, not an empty set and not a full memory."""
     with pytest.raises(UsageError, match="not a node set"):
         expand(text)
+
+
+def test_expand_of_many_ranges_stops_where_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once all of them have been made: a text of a megabyte has ranges for all the memory there is."""
+    monkeypatch.setattr(nodeset, "_MAX_NODES", 1000)
+    text = f"node[{','.join(['0-999'] * 300)}]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match="more than 1000 nodes"):
+            expand(text)
+        assert 2 << 20 > tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def test_natural_order_puts_two_before_ten() -> None:
