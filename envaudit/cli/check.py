@@ -10,7 +10,7 @@ from functools import partial
 from typing import Dict, Optional, Sequence, Tuple
 
 from envaudit._version import __version__
-from envaudit.checks.collectives.ending import SILENT
+from envaudit.checks.collectives.ending import HUB_LOST, SILENT
 from envaudit.checks.plan import options_of
 from envaudit.cli import asking
 from envaudit.cli.checkoptions import CheckAsk, add_check_options, asked_by
@@ -130,13 +130,13 @@ def run_on(
 
 
 def _given_up(ask: CheckAsk, answer: Fingerprint) -> Dict[str, float]:
-    """The nodes that ranks did not hear any more, by what one of the others says.
+    """The nodes that ranks did not hear any more, the hub's among them, by what one of the others says.
 
     A supervisor that lives needs no longer than its kernels; one that hangs would hold the run to its end.
     """
     seconds = ask.limits.stall_s + (ask.plan.budget_s if ask.kernels else 0)
     ended = [run.ended for run in collective_runs((answer,))]
-    return {node: seconds for each in ended if each.kind == SILENT for node in each.nodes}
+    return {node: seconds for each in ended if each.kind in (SILENT, HUB_LOST) for node in each.nodes}
 
 
 def _read(options: argparse.Namespace, nodes: Sequence[str], sections: Sequence[str]) -> Snapshot:

@@ -57,8 +57,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except EnvauditError as error:
         _complain(f"envaudit: {error}")
         return error.exit_code
-    except KeyboardInterrupt:
-        _complain("envaudit: interrupted.")
+    except KeyboardInterrupt as error:
+        of_torchrun = bool(error.args) and "TORCHELASTIC_RUN_ID" in os.environ
+        why = " torchrun ends all ranks where one has ended, and names that one." if of_torchrun else ""
+        _complain(f"envaudit: interrupted.{why}")
         return Interrupted.exit_code
     except BrokenPipeError:
         # The reader of a pipe left (`| head`): nothing to say, and nobody to say it to.
@@ -220,7 +222,7 @@ def _suggestion(name: str) -> str:
 
 def _interrupt(_signal: int, _frame: object) -> NoReturn:
     # SIGTERM ends a run as Ctrl-C does: what was started on the nodes is ended there too.
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt("SIGTERM")
 
 
 def _complain(text: str) -> None:

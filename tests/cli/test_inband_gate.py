@@ -267,6 +267,21 @@ def test_torchrun_of_a_healthy_machine_ends_with_0(one_file: Path) -> None:
     assert "PASS 1 node" in done.stdout
 
 
+@pytest.mark.parametrize("variables", [{"TORCHELASTIC_RUN_ID": "none"}, {}])
+def test_rank_that_torchrun_ends_says_what_that_means(
+    one_file: Path, launches: list[Launch], variables: dict[str, str]
+) -> None:
+    """Because another one has ended, of which this one knows nothing yet."""
+    launch = Launch(one_file, 2, sys.executable, "--no-check")
+    launches.append(launch)
+    launch.start(0, variables)
+    launch.wait_for_members(1)
+    launch.processes[0].terminate()
+    code, _, complaint = launch.end()[0]
+    told = "envaudit: interrupted. torchrun ends all ranks where one has ended, and names that one.\n"
+    assert (130, told if variables else "envaudit: interrupted.\n") == (code, complaint)
+
+
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun")
 def test_mpirun_of_a_healthy_machine_ends_with_0(one_file: Path) -> None:
     """Another real launcher."""

@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from tests.lab.cluster import Cluster
 from tests.lab.command import Command, over_ssh
 from tests.lab.gating import Said, gate
+from tests.lab.node import Node
 from tests.lab.torch_nodes import TORCH, show_torch
 
 pytestmark = [
@@ -130,3 +131,34 @@ def test_ctrl_c_while_kernels_run_leaves_nothing(torch_nodes: Cluster, command: 
     assert 130 == ended.code, ended.text
     assert not (command.folder / "gate.json").exists()
     assert [] == left_over(torch_nodes)
+
+
+def test_first_node_that_stops_holds_the_gate_no_longer_than_another(
+    torch_nodes: Cluster, command: Command
+) -> None:
+    """It runs the hub, and all others say that they do not hear it any more."""
+    first = torch_nodes.node("node01")
+    words = ("--only", "collectives", "--stall", "3")
+    with command.running("gate", "--nodes", "node[01-04]", *words) as process:
+        until = time.monotonic() + 60
+        while not _has_rank(torch_nodes.node("node02")) and time.monotonic() < until:
+            time.sleep(0.02)
+        began = time.monotonic()
+        stopped = [each.pid for each in first.work() if each.name.startswith("python")]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            ended = command.finish(process, 90)
+        finally:
+            for pid in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    assert (1, True) == (ended.code, "E EA604  the hub was not heard" in ended.stdout), ended.text
+    assert "the others did not hear it any more" in ended.stdout, ended.text
+    assert 40 > time.monotonic() - began
+    assert [] == left_over(torch_nodes)
+
+
+def _has_rank(node: Node) -> bool:
+    """Whether a rank of the collectives was started there, so that all have met."""
+    return any("envaudit.checks.collectives.rank" in process.command_line for process in node.work())
