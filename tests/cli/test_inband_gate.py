@@ -507,7 +507,7 @@ def test_node_that_tells_one_part_again_and_again_holds_nobody() -> None:
     assert took_s < 4
 
 
-@pytest.mark.parametrize("said", [b"[" * 100_000, b'{"facts": ' + b"9" * 100_000 + b"}", b"{}", b"\xff"])
+@pytest.mark.parametrize("said", [b"[" * 100_000, b'{"facts": ' + b"9" * 100_000 + b"}"])
 def test_section_that_is_none_costs_its_node_alone(said: bytes) -> None:
     """What arrives deflated is read with the bounds of any other answer of a node."""
     with two_at_a_hub(False, True) as (hub, _first, talks):
