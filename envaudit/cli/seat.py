@@ -114,6 +114,12 @@ def seat_of_environment(environ: Mapping[str, str], options: argparse.Namespace)
     """
     launch = _of_torchrun(environ) or _of_mpirun(environ) or _of_srun(environ, options) or _of_hydra(environ)
     if launch is None:
+        if "RANK" in environ and "WORLD_SIZE" not in environ:
+            # torch refuses this too (env://): each rank would look at itself alone, and pass.
+            raise UsageError(
+                "RANK is set, and WORLD_SIZE is not",
+                next_step="Set both, as torchrun does, or neither.",
+            )
         return None
     hub = _hub_option(options)
     if hub:

@@ -48,9 +48,16 @@ def seat(environ: Dict[str, str], **options: Any) -> Any:
 
 
 def test_process_that_was_started_alone_has_no_seat() -> None:
-    """Nor has one that lacks half of the variables."""
+    """Nor has a batch script that sets what all of its ranks have alike."""
     assert None is seat({})
-    assert None is seat({"RANK": "0", "MASTER_ADDR": "node01"})
+    assert None is seat({"WORLD_SIZE": "4", "MASTER_ADDR": "node01"})
+
+
+def test_rank_that_does_not_know_of_how_many_is_refused() -> None:
+    """As torch refuses it; alone each of them would pass."""
+    with pytest.raises(UsageError, match="RANK is set, and WORLD_SIZE is not"):
+        seat({"RANK": "0", "MASTER_ADDR": "node01"})
+    assert "srun" == seat({**SRUN, "RANK": "1"}).launcher
 
 
 def test_torchrun_gives_rank_and_a_hub_beside_its_rendezvous() -> None:
