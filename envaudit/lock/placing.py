@@ -1,15 +1,17 @@
 """Where packages would put their files: looked at before any of them is linked.
 
 A package says itself what its files are called, and the linker believes it. A path that leaves the
-prefix, or that leads through a link of a package, would write over whatever this user may write. What
-an environment does once it runs is another matter: an install runs nothing of it.
+prefix, or that leads through a link of a package to elsewhere, would write over whatever this user may
+write. What an environment does once it runs is another matter: an install runs nothing of it.
 """
 
 from __future__ import annotations
 
+import os
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 _META = "conda-meta"
@@ -34,7 +36,7 @@ def check_places(packages: Iterable[tuple[Any, str]]) -> None:
     written = {f"{_META}/history", *(_record_of(record) for record, _ in packages)}
     # What no package names: records, scripts of entry points, what pip installs.
     folders = {_META, "bin", site}
-    owners: dict[str, str] = {}
+    owners: dict[str, tuple[str, str, str]] = {}
     for record, archive in packages:
         name = record.name.normalized
         for path, is_folder in _paths(name, archive):
@@ -43,21 +45,43 @@ def check_places(packages: Iterable[tuple[Any, str]]) -> None:
                 raise Misplaced(f"{name} would put {path!r} where no file of it belongs")
             folders.add(place.rpartition("/")[0])
             if not is_folder:
-                owners[place] = name
+                owners[place] = name, archive, path
     _check_folders(folders, owners)
 
 
-def _check_folders(folders: Iterable[str], owners: dict[str, str]) -> None:
-    """No folder, and none above it, is a link or a file of a package."""
-    seen = {""}
-    for folder in folders:
+def _check_folders(folders: Iterable[str], owners: Mapping[str, tuple[str, str, str]]) -> None:
+    """No folder, and none above it, is a file of a package, or a link out of the prefix."""
+    pending, seen = list(folders), {""}
+    while pending:
+        folder = pending.pop()
         while folder not in seen:
-            if folder in owners:
-                raise Misplaced(
-                    f"{owners[folder]} has {folder!r} as a link or a file, and others as a folder"
-                )
             seen.add(folder)
+            if folder in owners:
+                pending.append(_led_to(folder, owners))
             folder = folder.rpartition("/")[0]
+
+
+def _led_to(folder: str, owners: Mapping[str, tuple[str, str, str]]) -> str:
+    """Where a link leads that a package has in the place of a folder: `lib64` to `usr/lib64`, say.
+
+    `..` is the folder above only where no link stands before it, which is why such links are refused.
+    """
+    from rattler.package_streaming import extract
+
+    name, archive, path = owners[folder]
+    with TemporaryDirectory() as extracted:
+        extract(Path(archive), Path(extracted))
+        link = os.path.join(extracted, path)
+        target = os.readlink(link) if os.path.islink(link) else ""
+    above, _, _ = folder.rpartition("/")
+    led_to = os.path.normpath(os.path.join(above, target))
+    stays = target and not target.startswith("/") and led_to.split("/")[0] != ".."
+    plain = ".." not in target.lstrip("./").split("/") and not any(
+        folder.startswith(f"{other}/") for other in owners
+    )
+    if not (stays and plain):
+        raise Misplaced(f"{name} has {folder!r} as a link or a file, and others as a folder")
+    return "" if led_to == "." else led_to
 
 
 def _site_of(python: Any) -> str:

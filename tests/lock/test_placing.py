@@ -77,6 +77,48 @@ def test_install_of_a_package_that_would_leave_the_prefix_is_refused(
     assert not (workplace.folder / "env").exists()
 
 
+@pytest.mark.parametrize("link", [("lib64", "usr/lib64"), ("usr/lib64", "../lib")], ids=" to ".join)
+def test_install_through_a_link_that_stays_inside_goes_on(
+    workplace: Workplace, tmp_path: Path, link: tuple[str, str]
+) -> None:
+    """Packages of a system's libraries have a link where another one has a folder."""
+    place, target = link
+    first = {
+        **PLAIN,
+        "files": {"usr/lib64/own" if place == "lib64" else "lib/own": "x"},
+        "links": {place: target},
+    }
+    second = {**PLAIN, "depends": ["first"], "files": {f"{place}/other": "y"}}
+    channel = build_channel(tmp_path / "odd", more=[("first", first), ("second", second)], recipes=False)
+    code, said = _install(workplace, channel, "first", "second")
+    assert 0 == code, said
+    assert "y" == (workplace.folder / "env" / place / "other").read_text()
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        {"share": "../../outside"},
+        {"share": "here", "here": "OUTSIDE"},
+        {"share": "deep/../../../outside", "deep": "a/b/c"},
+        {"top": ".", "top/share": "../../outside", "share": "top/share"},
+    ],
+)
+def test_install_through_links_that_lead_out_is_refused(
+    workplace: Workplace, tmp_path: Path, links: Mapping[str, str]
+) -> None:
+    """By one step, by two, and by `..` behind a link."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    plain = {path: target.replace("OUTSIDE", str(outside)) for path, target in links.items()}
+    first = {**PLAIN, "files": {"a/b/c/x": "x"}, "links": plain}
+    second = {**PLAIN, "depends": ["first"], "files": {"share/file": "y"}}
+    channel = build_channel(tmp_path / "odd", more=[("first", first), ("second", second)], recipes=False)
+    code, said = _install(workplace, channel, "first", "second")
+    assert 4 == code, said
+    assert {} == tree_of(outside)
+
+
 def test_install_of_a_package_with_the_old_list_of_files_goes_on(
     workplace: Workplace, tmp_path: Path
 ) -> None:
