@@ -19,12 +19,13 @@ import signal
 import stat
 import time
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from envaudit.probe.context import Answer, Context
 from envaudit.probe.hashcache import HashCache
-from envaudit.probe.hashing import Digest, File, Identity, Looking, Tell
+from envaudit.probe.hashing import Looking
 from envaudit.probe.recorded import Recorded
+from envaudit.probe.screening import Screening
 from envaudit.probe.unrecorded import unrecorded
 
 SCHEMA = 1
@@ -35,6 +36,8 @@ _NAMED_PATHS = 20
 _MAX_NAMED = 5000
 _MAX_ERRORS = 100
 
+# How many files and bytes are through, and of how many.
+Tell = Callable[[int, int, int, int], None]
 # Package to the paths of its files.
 _ByPackage = Dict[str, List[str]]
 
@@ -66,35 +69,39 @@ def _read(context: Context, tell: Optional[Tell]) -> Answer:
     options = context.options
     mode = "size" if options.get("integrity") == "size" else "hash"
     cache = HashCache.of(str(options.get("integrity_cache") or ""))
-    recorded = Recorded(context)
-    errors = recorded.errors
-    if not recorded.owned and not errors:
-        return Answer("absent", {}, {"examined": 0})
-    paths = list(recorded.claims)
-    files = list(map(_as_any_says, recorded.claims.values()))
+    with Screening(_left_s()) as screening:
+        screened = mode == "hash" and cache is None and context.live
+        recorded = Recorded(context, screening.offer if screened else None)
+        screening.all_offered()
+        errors = recorded.errors
+        if not recorded.folders and not errors:
+            return Answer("absent", {}, {"examined": 0})
+        extra = list(unrecorded(context, recorded, errors))
+        through = _Through(recorded, tell)
+        paths = list(dict.fromkeys(recorded.unoffered + screening.result(through.tell)))
+    files = list(map(recorded.file, paths))
     if not context.live:
         files = [file._replace(path=context.real(file.path)) for file in files]
-    believed: Mapping[Identity, Digest] = cache.read() if cache and mode == "size" else {}
     with Looking(
         files,
         contents=mode == "hash" or cache is not None,
         deadline_s=_left_s(),
-        believed=believed,
+        believed=cache.read() if cache and mode == "size" else {},
         remember=cache is not None,
     ) as looking:
-        extra = list(unrecorded(context, recorded, errors))
-        found = looking.result(tell)
+        through.go_on()
+        found = looking.result(through.tell)
     states: Dict[str, _ByPackage] = {state: {} for state in STATES}
     for state, indices in (("changed", found.changed), ("missing", found.missing)):
         for index in indices:
-            for package in {claim.package for claim in recorded.claims[paths[index]]}:
+            for package in recorded.packages(paths[index]):
                 states[state].setdefault(package, []).append(recorded.relative(paths[index]))
     for package, path in extra:
         states["extra"].setdefault(package, []).append(recorded.relative(path))
     errors.extend(_unread(paths, found.errors))
     notes: Dict[str, Any] = {
-        "examined": len(paths),
-        "read_bytes": found.read_bytes,
+        "examined": len(recorded.claims),
+        "read_bytes": screening.passed_bytes + found.read_bytes,
         "elapsed_ms": int((time.monotonic() - began) * 1000),
     }
     if recorded.outside:
@@ -114,6 +121,26 @@ def _read(context: Context, tell: Optional[Tell]) -> Answer:
     facts = {**_named(states), "counts": _counts(states)}
     facts["mode"] = "cached" if cache and mode == "size" else mode
     return Answer("partial" if errors else "ok", facts, notes, errors)
+
+
+class _Through:
+    """How many files and bytes are through, of all that are recorded, in one count over both looks."""
+
+    def __init__(self, recorded: Recorded, tell: Optional[Tell]) -> None:
+        self._tell = tell
+        self._all = (len(recorded.claims), recorded.size_bytes() if tell else 0)
+        self._before = self._now = (0, 0)
+
+    def tell(self, files: int, size_bytes: int) -> None:
+        """So many of the present look."""
+        self._now = (self._before[0] + files, self._before[1] + size_bytes)
+        if self._tell:
+            (files, size_bytes), (all_files, all_bytes) = self._now, self._all
+            self._tell(min(files, all_files), min(size_bytes, all_bytes), all_files, all_bytes)
+
+    def go_on(self) -> None:
+        """The next look begins."""
+        self._before = self._now
 
 
 @contextmanager
@@ -140,21 +167,6 @@ def _left_s() -> float:
     """Seconds until this process' own alarm, which its children must not outlive."""
     left_s = signal.getitimer(signal.ITIMER_REAL)[0]
     return left_s or DEADLINE_S
-
-
-def _as_any_says(claims: List[File]) -> File:
-    """A file that several packages have is as any of them says: whichever came last has won."""
-    if len(claims) == 1:
-        return claims[0]
-    if not all(claim.accepted for claim in claims):
-        return File(claims[0].path)
-    sizes = [size for claim in claims for size in claim.sizes]
-    return File(
-        claims[0].path,
-        [digest for claim in claims for digest in claim.accepted],
-        sizes if len(sizes) == len(claims) else (),
-        any(claim.is_link for claim in claims),
-    )
 
 
 def _unread(paths: List[str], errors: Mapping[int, str]) -> List[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 import json
 import os
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from envaudit.probe.context import Context
 from envaudit.probe.distributions import Distribution, find_in
@@ -24,16 +24,25 @@ _BYTE_CODE = (".pyc", ".pyo")
 _RECORDING = ("pip", "uv")
 
 
+# What a package says of a file: package, algorithm and digest (empty where it says none), bytes, and
+# whether it is a link. There are tens of thousands, which is why they are no objects of a class.
+_Claim = Tuple[str, str, str, Optional[int], bool]
+# Who is told of the files of which sha256 and size are recorded: path, sha256 and size in turn.
+Offer = Callable[[List[str]], None]
+
+
 class Recorded:
     """All claims of an environment.
 
     Attributes:
-        claims: absolute path to what packages say of it; a file that two packages have has two. A pip
-            package is named `pip:NAME`.
+        claims: absolute path to what the first package says of it. A pip package is named `pip:NAME`.
+        unoffered: the paths of which not all that is said went to `offer`.
         conda: the prefix that holds conda-meta.
         prefix: the prefix of the interpreter, a virtual environment's own.
         sites: the folders on sys.path below `prefix` and `conda`, each once.
-        owned: every path that a package names, those of no claim too (byte code, RECORD itself).
+        folders: each folder that a package names something in to those names, of what no claim is made
+            (byte code, RECORD itself) too.
+        owners: each of those folders to a package that names something in it, the first by name.
         unowned: top-level folders of `sites` that a distribution without a record may have filled.
         outside: how many entries lead out of their prefix.
         unknown: files whose digest is of an algorithm that is not known, by its name.
@@ -41,22 +50,49 @@ class Recorded:
         errors: records that could not be read.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, offer: Optional[Offer] = None) -> None:
+        """Read all records; `offer` hears of each file as soon as its record is read."""
         told = context.interpreter
         self.prefix = str(told.get("prefix") or "")
         candidates = (self.prefix, str(told.get("base_prefix") or ""))
         self.conda = next((p for p in candidates if p and _has_records(context, p)), self.prefix)
-        self.claims: Dict[str, List[File]] = {}
-        self.owned: Dict[str, str] = {}
+        self.claims: Dict[str, _Claim] = {}
+        self.unoffered: List[str] = []
+        self.folders: Dict[str, Set[str]] = {}
+        self.owners: Dict[str, str] = {}
         self.unowned: Set[str] = set()
         self.outside = 0
         self.unknown: Dict[str, int] = {}
         self.undigested = 0
         self.errors: List[str] = []
+        self._offer = offer
+        self._further: Dict[str, List[_Claim]] = {}
         self.sites = _sites(context, told.get("path") or [], (self.prefix, self.conda))
         self._read_conda(context)
         for folder in self.sites:
             self._read_site(context, folder)
+
+    def file(self, path: str) -> File:
+        """A file as any of the packages that have it says: whichever came last has won."""
+        claims = self._all_claims(path)
+        accepted = [(algorithm, digest) for _, algorithm, digest, _, _ in claims if digest]
+        sizes = [size for _, _, _, size, _ in claims if size is not None]
+        if len(claims) > 1 and len(accepted) < len(claims):
+            return File(path)
+        return File(
+            path,
+            accepted,
+            sizes if len(sizes) == len(claims) else (),
+            any(is_link for _, _, _, _, is_link in claims),
+        )
+
+    def packages(self, path: str) -> Set[str]:
+        """Those that have a file."""
+        return {claim[0] for claim in self._all_claims(path)}
+
+    def size_bytes(self) -> int:
+        """Of all files together, as recorded."""
+        return sum(size or 0 for _, _, _, size, _ in self.claims.values())
 
     def relative(self, path: str) -> str:
         """A path below the prefix it belongs to, in printable words."""
@@ -89,8 +125,7 @@ class Recorded:
                 self.errors.append(f"{path}: not a record of a package ({type(error).__name__})")
                 continue
             self.undigested += bool(listed)
-            for place, claim in entries:
-                self._add(place, package, claim)
+            self._take(package, entries)
 
     def _read_site(self, context: Context, folder: str) -> None:
         try:
@@ -109,7 +144,8 @@ class Recorded:
             if text is None:
                 self._note_unowned(context, one)
             else:
-                self._take_rows(f"pip:{one.name}"[:_MAX_NAME_CHARACTERS], folder, text)
+                package = f"pip:{one.name}"[:_MAX_NAME_CHARACTERS]
+                self._take(package, self._wheel_entries(package, folder, text))
 
     def _record(self, context: Context, one: Distribution) -> Optional[str]:
         """The text of a RECORD; empty where conda has recorded the files, None where nobody has.
@@ -130,24 +166,27 @@ class Recorded:
 
     def _is_of_conda(self, one: Distribution) -> bool:
         """Whether conda recorded its metadata, and so its files."""
-        return any(one.metadata + name in self.owned for name in ("", "/METADATA", "/PKG-INFO"))
+        folder, _, name = one.metadata.rpartition("/")
+        inside = self.folders.get(one.metadata, ())
+        return name in self.folders.get(folder, ()) or "METADATA" in inside or "PKG-INFO" in inside
 
-    def _take_rows(self, package: str, folder: str, record: str) -> None:
+    def _wheel_entries(
+        self, package: str, folder: str, record: str
+    ) -> Iterator[Tuple[str, Optional[_Claim]]]:
         top, folder = self.prefix.rstrip("/") + "/", folder + "/"
         for inside, hashed, size in _rows(record):
-            place = _place(top, folder, inside)
-            self._add(place, package, self._wheel_claim(place, package, hashed, size))
+            yield _place(top, folder, inside), self._wheel_claim(package, hashed, size)
 
-    def _wheel_claim(self, place: str, package: str, hashed: str, size: str) -> Optional[File]:
+    def _wheel_claim(self, package: str, hashed: str, size: str) -> Optional[_Claim]:
         algorithm, _, encoded = hashed.partition("=")
         if not encoded:
             return None  # RECORD itself and what is made after the install
-        sizes = (int(size),) if size.isdecimal() and len(size) < 20 else ()
+        size_bytes = int(size) if size.isdecimal() and len(size) < 20 else None
         algorithm = algorithm.lower()
         length = _ALGORITHMS.get(algorithm)
         if length is None:
             self.unknown[algorithm[:40]] = self.unknown.get(algorithm[:40], 0) + 1
-            return File(place, (), sizes, False, package)
+            return package, "", "", size_bytes, False
         try:
             plain = encoded.replace("-", "+").replace("_", "/")
             digest = binascii.a2b_base64(plain + "=" * (-len(plain) % 4)).hex()
@@ -155,15 +194,37 @@ class Recorded:
             digest = ""
         if len(digest) != 2 * length:
             digest = encoded.lower()  # old tools wrote hex; what is neither is met by no file
-        return File(place, ((algorithm, digest),), sizes, False, package)
+        return package, algorithm, digest, size_bytes, False
 
-    def _add(self, place: str, package: str, claim: Optional[File]) -> None:
-        if not place:
-            self.outside += 1
-            return
-        self.owned[place] = package
-        if claim is not None and not place.endswith(_BYTE_CODE):
-            self.claims.setdefault(place, []).append(claim)
+    def _take(self, package: str, entries: Iterable[Tuple[str, Optional[_Claim]]]) -> None:
+        plain: List[str] = []
+        folder, names = "", set()
+        for place, claim in entries:
+            if not place:
+                self.outside += 1
+                continue
+            above, _, name = place.rpartition("/")
+            if above != folder:
+                folder, names = above, self._names_in(above, package)
+            names.add(name)
+            if claim is None or place.endswith(_BYTE_CODE):
+                continue
+            if self.claims.setdefault(place, claim) is not claim:
+                self._further.setdefault(place, []).append(claim)
+            _, algorithm, digest, size_bytes, _ = claim
+            if self._offer and algorithm == "sha256" and size_bytes is not None:
+                plain += (place, digest, str(size_bytes))
+            else:
+                self.unoffered.append(place)
+        if self._offer:
+            self._offer(plain)
+
+    def _names_in(self, folder: str, package: str) -> Set[str]:
+        self.owners[folder] = min(package, self.owners.get(folder, package))
+        return self.folders.setdefault(folder, set())
+
+    def _all_claims(self, path: str) -> List[_Claim]:
+        return [self.claims[path], *self._further.get(path, ())]
 
     def _note_unowned(self, context: Context, one: Distribution) -> None:
         """Of an egg, a development install or a distribution's own package nobody knows the files."""
@@ -215,7 +276,7 @@ def _place(top: str, folder: str, inside: str) -> str:
     return place
 
 
-def _conda_claim(top: str, package: str, entry: Dict[str, Any]) -> Tuple[str, Optional[File]]:
+def _conda_claim(top: str, package: str, entry: Dict[str, Any]) -> Tuple[str, Optional[_Claim]]:
     """Path and claim of an entry of paths_data; the path as of `_place`, no claim for a folder."""
     place = _place(top, top, str(entry["_path"]))
     kind = entry.get("path_type") or "hardlink"
@@ -223,17 +284,15 @@ def _conda_claim(top: str, package: str, entry: Dict[str, Any]) -> Tuple[str, Op
         return place, None
     built, placed = entry.get("sha256"), entry.get("sha256_in_prefix")
     if kind == "softlink":
-        digest = str(built or "").lower()
-        return place, File(place, (("sha256", digest),) if digest else (), (), True, package)
-    if kind != "hardlink":  # an entry point that conda itself made, with a digest of nothing
-        return place, File(place, package=package)
-    if entry.get("prefix_placeholder") and not placed:  # old conda wrote none of what holds the prefix
-        return place, File(place, package=package)
-    digest = str(placed or built or "").lower()
+        return place, (package, "sha256", str(built or "").lower(), None, True)
+    # An entry point that conda itself made has a digest of nothing; of what holds the prefix old conda
+    # wrote none of what it became.
+    if kind != "hardlink" or (entry.get("prefix_placeholder") and not placed):
+        return place, (package, "", "", None, False)
     size = entry.get("size_in_bytes")
     # Where the install changed a file, conda writes the size that it had in its archive.
-    sizes = (size,) if type(size) is int and (not placed or placed == built) else ()
-    return place, File(place, (("sha256", digest),) if digest else (), sizes, False, package)
+    size_bytes = size if type(size) is int and (not placed or placed == built) else None
+    return place, (package, "sha256", str(placed or built or "").lower(), size_bytes, False)
 
 
 def _rows(record: str) -> Iterator[Tuple[str, str, str]]:

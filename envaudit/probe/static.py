@@ -28,7 +28,7 @@ def read_prefix(
         tool: the version to state.
         sections: of `SECTIONS`.
         options: what sections are told that are read on request.
-        tell: told how far the section `integrity` is, as `envaudit.probe.hashing` has it.
+        tell: told how far the section `integrity` is, as `envaudit.probe.integrity` has it.
 
     Raises:
         Refused: the prefix is no folder.

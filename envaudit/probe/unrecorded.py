@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Dict, FrozenSet, Iterable, Iterator, List, Set, Tuple
+from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
 
 from envaudit.probe.context import Context
 from envaudit.probe.recorded import Recorded
@@ -26,9 +26,9 @@ _MAX_ENTRIES = 5_000_000
 
 def unrecorded(context: Context, recorded: Recorded, errors: List[str]) -> Iterator[Tuple[str, str]]:
     """Package and path of each file; the package is the one that the folder belongs to."""
-    owners, names = _folders(recorded)
+    owners, names = _owners(recorded), recorded.folders
     entries = 0
-    for top in _tops(recorded, names):
+    for top in _tops(recorded):
         pending: List[Tuple[str, str, int]] = [(top, "", 0)]
         while pending:
             folder, owner, depth = pending.pop()
@@ -67,39 +67,28 @@ def _is_skipped(name: str) -> bool:
     return name.endswith(_SKIPPED_ENDINGS) or name.startswith(_SKIPPED_BEGINNINGS)
 
 
-def _folders(recorded: Recorded) -> Tuple[Dict[str, str], Dict[str, Set[str]]]:
-    """Each folder that leads to a recorded file to its package, and the recorded names in it.
+def _owners(recorded: Recorded) -> Dict[str, str]:
+    """Each folder that leads to a recorded name to its package.
 
     The empty package stands for a folder that holds folders alone: a namespace that packages share.
     """
-    owners: Dict[str, str] = {}
-    names: Dict[str, Set[str]] = {}
-    for path, package in recorded.owned.items():
-        folder, _, name = path.rpartition("/")
-        owner = owners.get(folder)
-        if owner is None:
-            owners[folder] = package
-            names[folder] = {name}
-        else:
-            names[folder].add(name)
-            if package < owner:
-                owners[folder] = package
-    for folder in names:
+    owners = dict(recorded.owners)
+    for folder in recorded.folders:
         above = folder.rpartition("/")[0]
         while above and above not in owners:
             owners[above] = ""
             above = above.rpartition("/")[0]
-    return owners, names
+    return owners
 
 
-def _tops(recorded: Recorded, folders: Iterable[str]) -> List[str]:
-    """The top-level folders of site-packages that packages have files in, of the folders of all."""
+def _tops(recorded: Recorded) -> List[str]:
+    """The top-level folders of site-packages that packages have files in."""
     tops: Set[str] = set()
     for site in recorded.sites:
         if os.path.basename(site) not in ("site-packages", "dist-packages"):
             continue  # the standard library holds what its distributor put there
         start = site + "/"
-        for folder in folders:
+        for folder in recorded.folders:
             if folder.startswith(start):
                 name = folder[len(start) :].partition("/")[0]
                 if not name.endswith(_METADATA) and name not in _SKIPPED_FOLDERS:

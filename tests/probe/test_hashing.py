@@ -13,7 +13,8 @@ from typing import Callable, List, Tuple
 
 import pytest
 
-from envaudit.probe.hashing import File, Looking, processes
+from envaudit.probe.crew import processes
+from envaudit.probe.hashing import File, Looking
 from tests.conftest import PROJECT
 
 FilesIn = Callable[[int], List[File]]
@@ -39,12 +40,12 @@ def files_in(tmp_path: Path) -> FilesIn:
 def test_files_are_all_looked_at_once(files_in: FilesIn) -> None:
     """More than a part's worth; every byte is read, and how far it is ends at all."""
     files = files_in(500)
-    told: List[Tuple[int, int, int, int]] = []
+    told: List[Tuple[int, int]] = []
     with Looking(files, contents=True, deadline_s=30) as looking:
         found = looking.result(lambda *numbers: told.append(numbers))
     total = sum(file.sizes[0] for file in files)
     assert ([], [], {}, total) == (found.changed, found.missing, found.errors, found.read_bytes)
-    assert (500, total, 500, total) == told[-1]
+    assert (500, total) == told[-1]
     assert sorted(told) == told
 
 
@@ -66,11 +67,6 @@ def test_no_files_are_no_work() -> None:
         assert [] == looking.result().changed
 
 
-def test_processes_are_bounded() -> None:
-    """One for each processor that may be used, never more than eight."""
-    assert min(8, len(os.sched_getaffinity(0))) == processes()
-
-
 def _be_ended(self: object, part: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -90,10 +86,20 @@ def test_file_whose_process_was_ended_is_an_error_and_not_as_recorded(
 _LOOK_FOR_LONG = """
 import sys
 from envaudit.probe.hashing import File, Looking
+
 sparse = File(sys.argv[1], (("sha256", "0" * 64),), (1 << 40,))
 with Looking([sparse] * 4, contents=True, deadline_s=60) as looking:
     print("looking", flush=True)
     looking.result()
+"""
+_SCREEN_FOR_LONG = """
+import sys
+from envaudit.probe.screening import Screening
+
+with Screening(60) as screening:
+    screening.offer([sys.argv[1], "0" * 64, str(1 << 40)] * 4)
+    print("looking", flush=True)
+    screening.result()
 """
 
 
@@ -121,12 +127,13 @@ def _until(held: Callable[[], bool], limit_s: float = 10.0) -> bool:
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name
 )
-def test_ended_process_leaves_nobody_hashing(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("script", [_LOOK_FOR_LONG, _SCREEN_FOR_LONG], ids=["looking", "screening"])
+def test_ended_process_leaves_nobody_hashing(tmp_path: Path, script: str, number: signal.Signals) -> None:
     """`kill -9` of who asked, in the middle of a terabyte: the workers are gone at once."""
     path = tmp_path / "sparse"
     path.touch()
     os.truncate(path, 1 << 40)
-    argv = [sys.executable, "-c", _LOOK_FOR_LONG, str(path)]
+    argv = [sys.executable, "-c", script, str(path)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=PROJECT) as process:
         assert process.stdout is not None
         assert b"looking\n" == process.stdout.readline()
