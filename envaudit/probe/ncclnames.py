@@ -13,6 +13,8 @@ from typing import Iterable, List, NamedTuple, Sequence, Tuple
 # MAX_IFS and MAX_IB_DEVS of NCCL; what comes after the 32nd is not looked at.
 MAX_NAMES = 32
 ANY_PORT = -1
+# What C's isspace() takes; Python's has more.
+_SPACES = r"[ \t-\r]*"
 # What ncclFindInterfaces (src/misc/socket.cc) tries one after the other where nobody chose, each
 # with the word for it. Between the first two it looks for the subnet of NCCL_COMM_ID.
 OWN_CHOICE = (
@@ -106,7 +108,7 @@ def integer(text: str, default: int) -> int:
     """A number as NCCL_PARAM reads it (src/misc/param.cc): strtoll with base 0, no number is 0."""
     if not text:
         return default
-    match = re.match(r"\s*([+-]?)(0[xX][0-9a-fA-F]{1,15}|0[0-7]{0,20}|[1-9][0-9]{0,17})", text)
+    match = re.match(_SPACES + r"([+-]?)(0[xX][0-9a-fA-F]{1,15}|0[0-7]{0,20}|[1-9][0-9]{0,17})", text)
     if match is None:
         return 0
     digits = match.group(2)
@@ -116,5 +118,5 @@ def integer(text: str, default: int) -> int:
 
 def _leading_integer(text: str) -> int:
     """C's atoi."""
-    match = re.match(r"\s*[+-]?[0-9]{1,9}", text)
-    return int(match.group()) if match else 0
+    match = re.match(_SPACES + r"([+-]?[0-9]{1,9})", text)
+    return int(match.group(1)) if match else 0

@@ -177,6 +177,7 @@ def test_list_of_any_text_takes_what_the_rules_take(text: str, name: str, port: 
 
 
 @given(text=st.text(max_size=80))
+@example(text="0:\x1f0")
 def test_list_from_any_text_is_read(text: str) -> None:
     """Whatever stands in the variable: at most 32 entries, none of them empty."""
     wanted = NameList.parse(text)
