@@ -139,6 +139,8 @@ def _cells(tables: Sequence[Any]) -> List[Tuple[str, List[Cell]]]:
 def _around_difference(texts: List[str], limit: int) -> List[str]:
     if all(len(text) <= limit for text in texts):
         return texts
+    if len(texts) == 1:
+        return [shortened(texts[0], limit)]
     prefix = _common_prefix(texts)
     suffix = _common_prefix([text[prefix:][::-1] for text in texts])
     differing = max(len(text) for text in texts) - prefix - suffix

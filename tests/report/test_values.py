@@ -69,6 +69,14 @@ def test_value_texts_leave_the_short_one_of_two_whole() -> None:
     assert "Ring" == value_texts(["Ring", "x" * 100], 40)[0]
 
 
+def test_value_texts_keep_both_ends_of_a_long_value_alone() -> None:
+    """Where the other nodes have none, it does not differ from anything: its beginning says what it is."""
+    (text,) = value_texts([{"sitecustomize": "0" * 64}], limit=40)
+    assert '{"sitecustomize":"00…' == text[:21]
+    assert '00"}' == text[-4:]
+    assert 40 == len(text)
+
+
 def test_value_texts_without_limit_are_whole() -> None:
     """--verbose."""
     assert ["x" * 5000, "y"] == value_texts(["x" * 5000, "y"])
