@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from envaudit.cli import compiled
 from envaudit.cli.loading import add_store_option
-from envaudit.cli.output import write
+from envaudit.cli.stdout import write
 from envaudit.report.screen import printable
 from envaudit.store import atomic_write
 from envaudit.transport.bundle import build_bundle

@@ -7,9 +7,9 @@ import difflib
 import textwrap
 from typing import Iterator
 
-from envaudit.cli.output import write
 from envaudit.cli.policyof import policy_of
 from envaudit.cli.selection import add_config_option
+from envaudit.cli.stdout import write
 from envaudit.errors import EXIT_PASS, UsageError
 from envaudit.rules import Policy, Rule, all_rules
 

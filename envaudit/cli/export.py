@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from envaudit.cli import references
 from envaudit.cli.loading import add_store_option, load
 from envaudit.cli.locks import add_lock_options, categories_of, platform_here
-from envaudit.cli.output import write
 from envaudit.cli.selection import add_transport_options
+from envaudit.cli.stdout import write
 from envaudit.errors import EnvauditError, NeededError, UsageError
 from envaudit.lock.export import FORMATS, NEED_FILES, Environment, of_fingerprint, of_lock, with_files
 from envaudit.lock.lockfile import LockedPackage, read_lock

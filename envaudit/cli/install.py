@@ -11,8 +11,8 @@ from envaudit.cli.locks import (
     platform_here,
     supply_of,
 )
-from envaudit.cli.output import write
 from envaudit.cli.phases import shown_phases
+from envaudit.cli.stdout import write
 from envaudit.lock.install import Installed, install
 from envaudit.lock.lockfile import read_lock
 

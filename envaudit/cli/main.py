@@ -12,6 +12,7 @@ import sys
 from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 from envaudit._version import __version__
+from envaudit.cli.stdout import write
 from envaudit.errors import EnvauditError, Interrupted, NeededError, UsageError
 from envaudit.transport.postponed import postpone
 
@@ -116,10 +117,10 @@ def _open_closed_streams() -> None:
 
 def _dispatch(arguments: List[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        _print(overview())
+        write(overview())
         return 0 if arguments else UsageError.exit_code
     if arguments[0] in ("-V", "--version"):
-        _print(f"envaudit {__version__}\n")
+        write(f"envaudit {__version__}\n")
         return 0
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
@@ -187,13 +188,7 @@ class _Parser(argparse.ArgumentParser):
 
     def print_help(self, file: Any = None) -> None:
         """To standard output as everything else: with an error where that is full or gone."""
-        _print(self.format_help())
-
-
-def _print(text: str) -> None:
-    from envaudit.cli.output import write
-
-    write(text)
+        write(self.format_help())
 
 
 def _module_of(name: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from envaudit.cli.locks import add_supply_options, supply_of
-from envaudit.cli.output import write
 from envaudit.cli.phases import shown_phases
+from envaudit.cli.stdout import write
 from envaudit.lock.lockfile import read_lock
 from envaudit.lock.mirror import mirror
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from envaudit.cli.stdout import write
 from envaudit.errors import NeededError, UsageError
 from envaudit.store import atomic_write
 
@@ -123,25 +124,6 @@ def default_format() -> str:
         return "plain"
     is_to_be_had = importlib.util.find_spec("envaudit.report.text") and importlib.util.find_spec("rich")
     return "text" if is_to_be_had else "plain"
-
-
-def write(text: str) -> None:
-    """Print, also where the locale cannot: what it lacks is escaped.
-
-    Raises:
-        BrokenPipeError: its reader has left.
-        NeededError: it cannot be written, such as a file on a full disk.
-    """
-    encoding = sys.stdout.encoding or "ascii"
-    try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        from envaudit.store.files import write_failure
-
-        raise write_failure("standard output", error) from error
 
 
 def _inert(text: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from envaudit.cli.output import write
 from envaudit.cli.policyof import policy_of
 from envaudit.cli.selection import add_config_option
+from envaudit.cli.stdout import write
 from envaudit.errors import EXIT_PASS
 from envaudit.rules import all_rules
 

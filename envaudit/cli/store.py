@@ -6,7 +6,7 @@ import argparse
 import os
 
 from envaudit.cli.loading import add_store_option, open_store
-from envaudit.cli.output import write
+from envaudit.cli.stdout import write
 from envaudit.errors import EXIT_PASS, InputError, UsageError
 from envaudit.report.screen import printable
 

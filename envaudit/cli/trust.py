@@ -6,7 +6,7 @@ import argparse
 import os
 
 from envaudit.cli import configuration, trusted
-from envaudit.cli.output import write
+from envaudit.cli.stdout import write
 from envaudit.errors import UsageError
 from envaudit.report.screen import printable
 

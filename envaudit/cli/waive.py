@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from envaudit.cli import configuration, policyfile, trusted
-from envaudit.cli.output import write
+from envaudit.cli.stdout import write
 from envaudit.errors import EXIT_PASS, UsageError
 from envaudit.report.screen import printable
 from envaudit.store import atomic_write

@@ -107,6 +107,7 @@ NODE_SIDE = (
             "show",
             "since",
             "snapshot",
+            "stdout",
             "stepnodes",
             "thisnode",
         )
