@@ -292,6 +292,8 @@ def _check_head(head: Any, where: str) -> None:
     for node, gone in head["missing"].items():
         here = f"{where}: head.missing.{node}"
         _check_node(node, here)
+        if node in head["nodes"]:
+            raise InputError("the node is there and missing", where=here, why="corrupt")
         expect(gone, dict, here)
         for key in ("kind", "why", "next_step"):
             expect(gone.get(key), str, f"{here}.{key}")

@@ -82,6 +82,14 @@ def test_head_of_a_snapshot_is_its_first_line() -> None:
     assert ["node04"] == list(head["missing"])
 
 
+def test_node_that_is_there_and_missing_is_refused() -> None:
+    """No writer leaves that, and a reader could believe the one or the other."""
+    document = json.loads(_text())
+    document["head"]["missing"]["node01"] = document["head"]["missing"]["node04"]
+    with pytest.raises(InputError, match=r"^here: head.missing.node01: the node is there and missing"):
+        decode_snapshot(json.dumps(document), "here")
+
+
 @pytest.mark.parametrize(
     "line", ["", "\n", "{}", '{"nodes": {}}', '{"head":{}', "[1,", "\x00\x01", '{"head":[],']
 )
