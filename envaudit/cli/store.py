@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 
 from envaudit.cli.loading import add_store_option, open_store
 from envaudit.cli.stdout import write
@@ -34,8 +35,9 @@ def execute(options: argparse.Namespace) -> int:
             where=store.path,
             next_step="Name one with --store; 'envaudit snapshot' makes one.",
         )
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if options.action == "prune":
-        removed = store.prune(options.keep)
+        removed = store.prune(options.keep, now)
         for name in removed:
             write(f"removed {printable(name)}\n")
         write(f"{len(removed)} removed, {len(store.entries())} kept\n")
@@ -43,6 +45,15 @@ def execute(options: argparse.Namespace) -> int:
     problems = store.verify()
     for problem in problems:
         write(f"{printable(problem.path)}: {printable(problem.text)}\n")
-    whole = len(store.entries())
-    write(f"{printable(store.path)}: {whole} snapshots read, {len(problems)} problems\n")
+    entries = store.entries()
+    for entry in entries:
+        if entry.captured_at > now:
+            # No damage: this machine's clock may be the one that is wrong.
+            write(f"{entry.name}: it is {now} here; until {entry.captured_at} this stays the latest\n")
+    read, wrong = _count(len(entries), "snapshot"), _count(len(problems), "problem")
+    write(f"{printable(store.path)}: {read} read, {wrong}\n")
     return InputError.exit_code if problems else EXIT_PASS
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

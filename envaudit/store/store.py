@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from envaudit.errors import InputError, UsageError
 from envaudit.model.codec import encode_snapshot
@@ -195,9 +195,9 @@ class Store:
         """Everything that is wrong after reading all of the store; see `upkeep.verify`."""
         return verify(self._snapshots, self._tags)
 
-    def prune(self, keep: int) -> List[str]:
+    def prune(self, keep: int, now: Optional[str] = None) -> List[str]:
         """Remove what no tag needs and is not among any node's newest `keep`; see `upkeep.prune`."""
-        return prune(self._snapshots, self._tags, keep)
+        return prune(self._snapshots, self._tags, keep, now)
 
     def _prepare(self) -> None:
         for folder in (self._snapshots, self._tags):

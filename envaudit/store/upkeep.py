@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Set
+from typing import Dict, List, Optional, Set
 
 from envaudit.errors import InputError, UsageError
 from envaudit.store.files import hide, restore, sync_folder, write_failure
@@ -58,10 +58,11 @@ def verify(snapshots: str, tags: str) -> List[Problem]:
     return sorted(problems)
 
 
-def prune(snapshots: str, tags: str, keep: int) -> List[str]:
+def prune(snapshots: str, tags: str, keep: int, now: Optional[str] = None) -> List[str]:
     """Remove the snapshots that no tag needs and that are not among any node's newest `keep`.
 
-    A file that cannot be read stays. A tag that is set while this runs keeps its snapshot: the
+    A file that cannot be read stays, and so does one from after `now`: its clock was ahead, and it is
+    no reason to remove what was taken since. A tag that is set while this runs keeps its snapshot: the
     file is renamed out of the way first, then the tags are read once more, and it comes back
     when one needs it; whoever sets a tag looks for the file afterwards. Only a prune that is
     killed between the two, in the moment in which somebody tags just that file, loses it.
@@ -85,7 +86,8 @@ def prune(snapshots: str, tags: str, keep: int) -> List[str]:
             why="so it is not known what it needs",
             next_step="See 'envaudit store verify', and repair or remove it; nothing was pruned.",
         )
-    removed = [entry.name for entry in _unneeded(found.entries, keep) if _remove(snapshots, tags, entry)]
+    entries = [entry for entry in found.entries if now is None or entry.captured_at <= now]
+    removed = [entry.name for entry in _unneeded(entries, keep) if _remove(snapshots, tags, entry)]
     if removed:
         sync_folder(snapshots)
     remove_abandoned(snapshots)

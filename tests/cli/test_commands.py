@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Folder
+from tests.cli.stored import store_snapshot
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -180,6 +181,16 @@ def test_store_verify_finds_a_flipped_byte(folder: Folder) -> None:
     file.write_bytes(bytes(data))
     ended = folder.run("store", "verify")
     assert (4, True) == (ended.code, file.name in ended.out)
+
+
+def test_store_verify_tells_of_a_snapshot_that_is_still_to_come(folder: Folder) -> None:
+    """It is whole, and whoever asks for the latest should know; the other clock may be the wrong one."""
+    name = store_snapshot(folder.path, [], captured_at="2999-01-01T00:00:00Z")
+    ended = folder.run("store", "verify")
+    told, last = ended.out.splitlines()
+    assert (0, True) == (ended.code, last.endswith(": 1 snapshot read, 0 problems"))
+    assert told.startswith(f"{name}: it is ")
+    assert told.endswith("until 2999-01-01T00:00:00Z this stays the latest")
 
 
 def test_store_prune_keeps_the_newest_and_the_tagged(folder: Folder) -> None:

@@ -46,6 +46,15 @@ def test_prune_keeps_what_any_tag_needs(store: Store) -> None:
     assert [tagged] == store.prune(1)
 
 
+def test_prune_counts_no_snapshot_of_a_clock_that_was_ahead(store: Store) -> None:
+    """It stays, and keeps none that was taken since from staying."""
+    old = keep(store, 0, at="2026-11-30T01:00:00Z")
+    newest = keep(store, 1, at="2026-11-30T02:00:00Z")
+    ahead = keep(store, 2, at="2027-11-30T01:30:00Z")
+    assert [old] == store.prune(1, now="2026-11-30T02:00:00Z")
+    assert [newest, ahead] == _names(store)
+
+
 def test_prune_leaves_a_file_that_cannot_be_read(store: Store) -> None:
     """What is broken may still be somebody's only copy."""
     broken = Path(store.path, "snapshots", keep(store, 0, at="2026-11-30T01:00:00Z"))
