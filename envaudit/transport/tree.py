@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from ClusterShell.Task import Task
+from ClusterShell.Topology import TopologyError
 
 from envaudit.model.fingerprint import Missing
 from envaudit.transport.causes import printable
@@ -30,7 +31,10 @@ def draws_tree(task: Task) -> bool:
         return False
     for path in reversed(task.TOPOLOGY_CONFIGS):
         if os.path.exists(path):
-            task.load_topology(path)
+            try:
+                task.load_topology(path)
+            except UnicodeDecodeError as error:
+                raise TopologyError(f"{path}: {error}") from None
             return True
     return False
 

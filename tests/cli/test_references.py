@@ -127,3 +127,21 @@ def test_configuration_of_clustershell_that_is_broken_is_a_usage_error(
     )
     assert (2, "") == (ended.returncode, ended.stdout)
     assert ended.stderr.startswith("envaudit: ClusterShell's configuration cannot be used (")
+
+
+@pytest.mark.parametrize("content", [b"no section\n", b"\xff"], ids=["no section", "no text"])
+def test_topology_of_clustershell_that_is_broken_is_a_usage_error(tmp_path: Path, content: bytes) -> None:
+    """Which gateways lead to a node is not known, so that none is asked."""
+    (tmp_path / "clustershell").mkdir()
+    (tmp_path / "clustershell" / "topology.conf").write_bytes(content)
+    ended = subprocess.run(
+        [sys.executable, "-m", "envaudit", "snapshot", "--nodes", "n[1-2]"],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (2, "") == (ended.returncode, ended.stdout)
+    assert ended.stderr.startswith("envaudit: ClusterShell's topology.conf cannot be used (")
