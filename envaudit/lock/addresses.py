@@ -65,23 +65,28 @@ def _keep_variables(
         UsageError: an address with a variable leads to a host that neither the user's conda settings
             nor `variables` allow for.
     """
-    used = [found["named"] or found["braced"] for found in Template.pattern.finditer(written)]
+    used = dict.fromkeys(found["named"] or found["braced"] for found in Template.pattern.finditer(written))
     foreign = [name for name in used if name and name not in variables]
     if not foreign:
         return
     known = set(map(_origin, ("file:", DEFAULT_ALIAS, DEFAULTS_HOST, *_places(settings))))
     if all(_origin(url) in known for url in urls):
         return
+    what = f"variable {foreign[0]}" if len(foreign) == 1 else f"variables {' and '.join(foreign)}"
+    options = " ".join(f"--variable {name}" for name in foreign)
     raise UsageError(
-        f"the lock would send the variable {foreign[0]} to a host that your conda settings do not name",
+        f"the lock would send the {what} to a host that your conda settings do not name",
         where=without_credentials(written),
-        next_step=f"If that host may have it: --variable {foreign[0]}, or name the channel in your .condarc.",
+        next_step=f"If that host may have it: {options}, or name the channel in your .condarc.",
     )
 
 
 def _origin(url: str) -> tuple[str, str]:
-    """Who is asked, of a URL as it is sent, and how."""
-    parts = urlsplit(url)
+    """Who is asked, of a URL as it is sent, and how; the text itself where it is no URL."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # `https://[host/...` in a .condarc
+        return url, ""
     return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 
 

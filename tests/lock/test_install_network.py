@@ -111,6 +111,21 @@ def test_install_sends_a_variable_only_to_whom_the_user_named(
     assert "tok-en" not in ended.err
 
 
+def test_install_names_all_variables_that_a_host_would_be_sent(
+    workplace: Workplace, train_channel: LocalChannel
+) -> None:
+    """At once, and beside a channel of the settings that is no address."""
+    channel = "http://${SERVICE_USER}:${SERVICE_TOKEN}@127.0.0.1:9/train"
+    entries = [lock_entry(train_channel, package, base=channel) for package in SMALL]
+    write_lock(workplace.folder / "train.conda-lock.yml", entries, channels=(channel,))
+    workplace.environment.update(SERVICE_USER="ann", SERVICE_TOKEN="tok-en")
+    workplace.mirror({}, custom_channels={"broken": "https://[broken"})
+    ended = workplace.run(*WORDS)
+    assert 2 == ended.code, ended.err
+    assert "variables SERVICE_USER and SERVICE_TOKEN to a host" in ended.err
+    assert "--variable SERVICE_USER --variable SERVICE_TOKEN" in ended.err
+
+
 @pytest.mark.parametrize(("verify", "code"), [("bundle", 0), (False, 0), (True, 5), ("/nowhere.pem", 5)])
 def test_install_trusts_whom_the_settings_trust(
     place: Workplace, https_channel: str, certificates: Path, verify: object, code: int
