@@ -59,9 +59,10 @@ class Environment:
         for package in (*self.conda, *self.pip):
             name = CONDA_NAME if package.manager == "conda" else PIP_NAME
             words += [("the name of a package", package.name, name), ("a version", package.version, VERSION)]
-            more = (("a build", package.build, VERSION), ("an address", package.url, URL))
+            urls = (("an address", package.url, URL), ("an address", package.source_url, URL))
             hashes = (("an md5", package.md5, HEX), ("a sha256", package.sha256, HEX))
-            words += [(what, text, form) for what, text, form in (*more, *hashes) if text]
+            more = (("a build", package.build, VERSION), *urls, *hashes)
+            words += [(what, text, form) for what, text, form in more if text]
         for what, text, form in words:
             if not form.match(text):
                 raise InputError(f"{text!r:.80} is not {what}, so it is not exported", where=self.origin)

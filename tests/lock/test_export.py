@@ -188,6 +188,16 @@ def test_export_of_a_node_that_says_more_than_a_word_is_refused(
         of_fingerprint(node)
 
 
+def test_export_of_a_lock_with_a_line_in_a_source_is_refused(workplace: Workplace, tmp_path: Path) -> None:
+    """A lock comes with a repository, and its requirements go to pip."""
+    wheel, sha256 = write_wheel(tmp_path, "tiny-tool", "1.2.3")
+    source = {"type": "url", "url": f"{wheel.as_uri()}\n--index-url https://h/"}
+    entry = {**pip_entry(wheel, "tiny-tool", "1.2.3", sha256), "source": source}
+    write_lock(workplace.folder / LOCK, [entry])
+    ended = workplace.run("export", LOCK, "--as", "requirements")
+    assert (4, "", True) == (ended.code, ended.out, "so it is not exported" in ended.err), ended.err
+
+
 def test_export_of_a_build_that_the_index_lacks_names_the_variable_for_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
