@@ -87,7 +87,7 @@ def load(references: Sequence[Reference], options: argparse.Namespace) -> List[L
             loaded[index] = Loaded(
                 reference,
                 {node: each for node, each in answered.by_node.items() if node in wanted},
-                {node: gone for node, gone in answered.missing.items() if node in wanted},
+                {node: _or_a_file(node, gone) for node, gone in answered.missing.items() if node in wanted},
             )
     return [loaded[index] for index in range(len(references))]
 
@@ -110,6 +110,13 @@ def read_file(path: str) -> Snapshot:
             ) from None
         return Snapshot((reports.fingerprint_of_file(path, document),))
     return decode_document(document, path)
+
+
+def _or_a_file(node: str, gone: Missing) -> Missing:
+    """A file without one of the endings, `freeze`, is asked as a node, and nobody knows one of that name."""
+    if gone.kind != "unreachable" or not os.path.isfile(node):
+        return gone
+    return replace(gone, next_step=f"{gone.next_step} For the file of this name write ./{node}.".lstrip())
 
 
 def _of_snapshot(reference: Reference, snapshot: Snapshot) -> Loaded:

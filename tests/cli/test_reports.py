@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,15 @@ def test_show_of_a_paste_is_readable(folder: Folder) -> None:
     for line in ("gpu/driver 550.54.15", "gpu/devices/2 product NVIDIA A10", "torch/version 2.6.0+cu124"):
         assert line in lines
     assert lines[-2].startswith("PASS 1 node")
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh here")
+def test_file_that_is_asked_as_a_node_is_told_how_it_is_named(folder: Folder) -> None:
+    """`pip freeze > freeze`: without an ending or a slash it is a node, whom nobody knows."""
+    (folder.path / "freeze.invalid").write_text("numpy==1.26.4\n")
+    ended = folder.run("show", "freeze.invalid")
+    assert (3, True) == (ended.code, "For the file of this name write ./freeze.invalid." in ended.out), ended
+    assert 0 == folder.run("show", "./freeze.invalid").code
 
 
 def test_diff_of_two_pastes_names_what_differs(folder: Folder) -> None:
