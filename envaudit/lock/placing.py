@@ -113,7 +113,7 @@ def _paths(name: str, archive: str) -> Iterator[tuple[str, bool]]:
         entries = PathsJson.from_package_archive(Path(archive)).paths
     except ExtractError:
         # Before conda 4.3 a package had only the names.
-        yield from ((path, False) for path in _old_list(name, archive))
+        yield from ((str(Path(path)), False) for path in _old_list(name, archive))
         return
     for entry in entries:
         yield str(entry.relative_path), bool(entry.path_type.directory)

@@ -121,30 +121,50 @@ def test_install_through_links_that_lead_out_is_refused(
     assert {} == tree_of(outside)
 
 
+def _write_old_package(channel: LocalChannel, files: str, links: Mapping[str, str] | None = None) -> None:
+    """`old` with the list of its files that packages had before conda 4.3, and `share/old.txt`."""
+    index = {"name": "old", "version": "1.0", "build": "0", "build_number": 0, "depends": []}
+    members = {
+        "info/index.json": json.dumps({**index, "subdir": "linux-64"}),
+        "info/files": files,
+        "share/old.txt": "x",
+    }
+    (channel.folder / "linux-64").mkdir(exist_ok=True)
+    with tarfile.open(channel.folder / "linux-64" / "old-1.0-0.tar.bz2", "w:bz2") as archive:
+        for path, text in members.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+        for path, target in (links or {}).items():
+            member = tarfile.TarInfo(path)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            archive.addfile(member)
+    index_channel(channel.folder)
+
+
 def test_install_of_a_package_with_the_old_list_of_files_goes_on(
     workplace: Workplace, tmp_path: Path
 ) -> None:
     """Before conda 4.3 there were names alone."""
     channel = build_channel(tmp_path / "old", recipes=False)
-    index = {
-        "name": "old",
-        "version": "1.0",
-        "build": "0",
-        "build_number": 0,
-        "depends": [],
-        "subdir": "linux-64",
-    }
-    (channel.folder / "linux-64").mkdir()
     for name, code in (("share/old.txt", 0), ("../../outside", 4)):
-        members = {"info/index.json": json.dumps(index), "info/files": f"{name}\n", "share/old.txt": "x"}
-        with tarfile.open(channel.folder / "linux-64" / "old-1.0-0.tar.bz2", "w:bz2") as archive:
-            for path, text in members.items():
-                member = tarfile.TarInfo(path)
-                member.size = len(text)
-                archive.addfile(member, io.BytesIO(text.encode()))
-        index_channel(channel.folder)
+        _write_old_package(channel, f"{name}\n")
         assert code == _install(workplace, channel, "old")[0]
     assert "x" == (workplace.folder / "env/share/old.txt").read_text()
+
+
+def test_install_through_a_link_that_an_old_list_writes_with_a_dot_is_refused(
+    workplace: Workplace, tmp_path: Path
+) -> None:
+    """`./etc` is `etc`."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    other = {**PLAIN, "depends": ["old"], "files": {"etc/deep/file": "x"}}
+    channel = build_channel(tmp_path / "old", more=[("other", other)], recipes=False)
+    _write_old_package(channel, "./etc\n", {"etc": str(outside)})
+    code, said = _install(workplace, channel, "old", "other")
+    assert 4 == code, said
+    assert {} == tree_of(outside)
 
 
 @pytest.mark.parametrize(
