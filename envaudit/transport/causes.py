@@ -84,6 +84,12 @@ _COMPLAINTS: tuple[tuple[str, str, str, str], ...] = (
         "Check that '{trial}' works; sshd's MaxStartups limits many at a time: try a smaller --fanout.",
     ),
     (
+        r"connect to host \S+ port \d+: ([^\n]+)",
+        "unreachable",
+        "no connection ({words}: {1})",
+        "Check that '{trial}' works.",
+    ),
+    (
         r"Cannot execute command-line and remote command",
         "unreachable",
         "the ssh configuration has a RemoteCommand for this node ({words})",
@@ -106,7 +112,7 @@ _COMPLAINTS: tuple[tuple[str, str, str, str], ...] = (
         r"|Resource temporarily unavailable)",
         "crashed",
         "the node has run out of something: {1}",
-        "Free memory or space on the node.",
+        "Free memory, processes or space on the node.",
     ),
 )
 

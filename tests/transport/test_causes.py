@@ -147,6 +147,12 @@ def test_of_end_missing_interpreter_is_named(rc: int, complaint: str, how: str) 
             "crashed",
             "run out of something: Resource temporarily unavailable",
         ),
+        (
+            255,
+            "ssh: connect to host node01 port 22: Resource temporarily unavailable\r\n",
+            "unreachable",
+            "no connection (ssh, BatchMode: Resource temporarily unavailable)",
+        ),
         (0, "", "truncated", "no answer, though the command ended with 0"),
         (
             1,
