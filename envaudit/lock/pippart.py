@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from envaudit.errors import InputError, NeededError, UsageError
 from envaudit.lock.assemble import CondaLockView, Solved, locked_conda
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # What uv fills in, as pip does.
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_USER = re.compile(r"//[^/\s]*@")
 # What the pip part of several platforms is resolved at a time: uv is a process of its own.
 _PIP_JOBS = 4
 
@@ -62,7 +63,7 @@ def resolve_pip_parts(
             found = _resolve_one(request, asked, records, view)
         except PipConflictError as error:
             return pip_conflict(platform, error, entries, asked.provided)
-        _refuse_secrets(found, (*lines.requirements, *lines.options))
+        _refuse_secrets(found, "\n".join((*lines.requirements, *lines.options)))
         return found
 
     with ThreadPoolExecutor(_PIP_JOBS) as pool:
@@ -75,21 +76,22 @@ def resolve_pip_parts(
             raise
 
 
-def _refuse_secrets(found: Iterable[PipPackage], lines: Iterable[str]) -> None:
+def _refuse_secrets(found: Iterable[PipPackage], lines: str) -> None:
     """Nothing where no address has the value of a variable that the section keeps a secret in.
 
-    An index with a token in its path gives it to the addresses of its files. A user and a password uv
-    leaves out.
+    An index with a token in its path gives it to the addresses of its files. A password, which uv leaves
+    out of those, may be any word of a path: it is looked for only where a password stands.
 
     Raises:
         UsageError: names the variable.
     """
-    names = dict.fromkeys(_VARIABLE.findall("\n".join(lines)))
-    secrets = {name: os.environ.get(name, "") for name in names}
+    secrets = {name: os.environ.get(name, "") for name in _VARIABLE.findall(lines)}
     secrets = {name: value for name, value in secrets.items() if is_secret_variable(name, value)}
+    of_paths = set(_VARIABLE.findall(_USER.sub("//", lines)))
     for package in found:
         for name, value in secrets.items():
-            if value in package.url or value in unquote(package.url):
+            place = package.url if name in of_paths else urlsplit(package.url).netloc.rpartition("@")[0]
+            if value in place or value in unquote(place):
                 raise UsageError(
                     f"the value of {name} would stand in the address of {package.name}",
                     where="pip part",

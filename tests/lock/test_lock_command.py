@@ -11,11 +11,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from envaudit.errors import UsageError
 from envaudit.lock.lockfile import LockedPackage, read_lock
+from envaudit.lock.pippart import _refuse_secrets
+from envaudit.lock.pylock import PipPackage
 from tests.lock.channel import LocalChannel, served
 from tests.lock.locks import write_lock
 from tests.lock.sources import CHANNEL, source_of
@@ -457,6 +461,24 @@ def test_pip_part_whose_addresses_have_a_secret_of_a_variable_is_not_locked(
         assert folder.name not in ended.err
         assert (code == 2) == ("the value of INDEX_TOKEN would stand in the address of trainer" in ended.err)
     assert folder.name in locked(workplace)["trainer"].url
+
+
+@pytest.mark.parametrize(
+    ("line", "url", "is_refused"),
+    [
+        ("--index-url https://ann:${INDEX_PASSWORD}@h/simple", "https://h/simple/a.whl", False),
+        ("--index-url https://ann:${INDEX_PASSWORD}@h/simple", "https://ann:simple@h/a.whl", True),
+        ("--index-url https://h/${INDEX_PASSWORD}/", "https://h/simple/a.whl", True),
+        ("a @ https://${INDEX_PASSWORD}@h/a.whl", "https://simple@h/a.whl", True),
+    ],
+)
+def test_password_that_is_a_word_of_a_path_is_no_secret_in_it(
+    monkeypatch: pytest.MonkeyPatch, line: str, url: str, is_refused: bool
+) -> None:
+    """Of an index with a user and a password, the addresses of files have neither."""
+    monkeypatch.setenv("INDEX_PASSWORD", "simple")
+    with pytest.raises(UsageError, match="INDEX_PASSWORD") if is_refused else nullcontext():
+        _refuse_secrets([PipPackage("a", "1", url, None)], line)
 
 
 def test_pip_part_without_a_solution_names_the_line(workplace: Workplace) -> None:
