@@ -74,6 +74,8 @@ def _guarded(arguments: Sequence[str]) -> Outcome:
     """What the worker answers, or why there is no answer."""
     began = time.monotonic()
     reading, writing = os.pipe()
+    # What comes between here and their handlers is kept for these: ended by a signal is not ended with 0.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     worker = os.fork()
     if not worker:
         _work(arguments, writing)
@@ -111,6 +113,7 @@ def _guarded(arguments: Sequence[str]) -> Outcome:
 def _work(arguments: Sequence[str], writing: int) -> NoReturn:
     """In the worker: read, judge, answer, and leave whatever happens."""
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         # Of its own, so that all below it can be ended at once.
         os.setsid()
         from envaudit.probe.child import become_child, write_all
