@@ -15,6 +15,7 @@ from envaudit.cli import references
 from envaudit.cli.configuration import PolicyFile, nearest
 from envaudit.errors import EnvauditError
 from envaudit.model.pathpattern import PathPattern
+from envaudit.probe.registry import section_names
 from envaudit.rules import Rule, all_rules
 from envaudit.rules.policy import LEVELS, MUST_MATCH, PROFILES, Policy, Waiver
 
@@ -226,17 +227,21 @@ def _gate(gate: Mapping[str, Any]) -> list[Complaint]:
 
 
 def _prolog(rules: Any) -> Iterator[Complaint]:
-    """A rule that a prolog listens to must be able to say `error`: nothing else drains a node."""
+    """A rule that a prolog listens to can drain: it judges one node by what is read there."""
     if not isinstance(rules, list):
         yield Complaint("gate.prolog", f"expected a list of rules, got {rules!r}")
         return
-    known = {rule.id: rule for rule in all_rules()}
+    known, read = {rule.id: rule for rule in all_rules()}, set(section_names())
     for place, rule_id in enumerate(rules):
         key = f"gate.prolog[{place}]"
         if not isinstance(rule_id, str) or rule_id not in known:
             yield Complaint(key, f"no rule has the id {rule_id!r}")
         elif known[rule_id].severity == "incomplete":
             yield Complaint(key, "evidence that is missing drains no node")
+        elif known[rule_id].scope == "cross":
+            yield Complaint(key, f"{rule_id} compares nodes, and a prolog sees one")
+        elif not set(known[rule_id].needs) <= read:
+            yield Complaint(key, f"a prolog does not read what {rule_id} judges")
 
 
 def _bad_pattern(key: str, text: str) -> Iterator[Complaint]:

@@ -72,6 +72,15 @@ def faults(folder: Path, text: str) -> List[str]:
     return [line.partition("envaudit.toml: ")[2] for line in lines]
 
 
+def test_rule_that_a_prolog_cannot_judge_is_refused_there(tmp_path: Path) -> None:
+    """It would be taken for held, and drain nobody."""
+    assert [
+        "gate.prolog[1]: EA214 compares nodes, and a prolog sees one",
+        "gate.prolog[2]: a prolog does not read what EA500 judges",
+        "gate.prolog[3]: evidence that is missing drains no node",
+    ] == faults(tmp_path, '[gate]\nprolog = ["EA352", "EA214", "EA500", "EA901"]\n')
+
+
 def test_policy_with_six_mistakes_lists_six(tmp_path: Path) -> None:
     """Each with the key path that leads to it."""
     assert [
