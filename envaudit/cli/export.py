@@ -39,7 +39,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.form in NEED_FILES:
         environment = with_files(environment, _resolved, options.form)
     text = FORMATS[options.form](environment)
-    if options.output:
+    if options.output and options.output != "-":
         atomic_write(options.output, text.encode())
     else:
         write(text)

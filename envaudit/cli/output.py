@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from envaudit.cli.stdout import write
 from envaudit.errors import NeededError, UsageError
@@ -56,12 +56,14 @@ def check_output_options(options: argparse.Namespace, files: Sequence[str] = ())
         files: what the command writes besides its reports.
 
     Raises:
-        UsageError: no `=`, an unknown format, one that is not to be had here, or a file that would be
-            written twice.
+        UsageError: no `=`, an unknown format, one that is not to be had here, a file that would be
+            written twice, or `-`, which is none.
         NeededError: the folder of a report does not exist or cannot be written, or a folder stands
             where the report should.
     """
     output = getattr(options, "output", None)
+    if output == "-":
+        _refuse_dash()
     taken = {os.path.realpath(output)} if output else set()
     for name, _ in _reports(options):
         _demand_format(name)
@@ -172,6 +174,8 @@ def _is_here(name: str) -> bool:
 
 
 def _demand_writable(path: str) -> None:
+    if path == "-":
+        _refuse_dash()
     if os.path.isdir(path):
         raise NeededError("is a folder, expected a file to write", where=path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -181,6 +185,13 @@ def _demand_writable(path: str) -> None:
     folder = os.path.dirname(target)
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
         raise NeededError("is no folder that can be written", where=folder)
+
+
+def _refuse_dash() -> NoReturn:
+    raise UsageError(
+        "'-' is no file, and standard output is taken by --format",
+        next_step="Name a file; one that is called so is ./-.",
+    )
 
 
 def _with_the_run(report: Report, options: argparse.Namespace) -> Report:

@@ -385,6 +385,14 @@ def test_two_outputs_into_one_file_are_a_usage_error(folder: Folder, words: tupl
     assert "would be written twice" in ended.err
 
 
+@pytest.mark.parametrize("words", [("-o", "-"), ("--report", "json=-")])
+def test_dash_in_the_place_of_a_file_is_a_usage_error(folder: Folder, words: tuple[str, str]) -> None:
+    """Who means standard output would find a file of that name instead."""
+    ended = folder.run("snapshot", *words)
+    assert (2, "") == (ended.code, ended.out)
+    assert ended.err.startswith("envaudit: '-' is no file, and standard output is taken by --format.")
+
+
 def test_diff_that_ignores_everything_is_a_usage_error(folder: Folder) -> None:
     """An empty comparison is no pass."""
     folder.run("snapshot", "-o", "a.json")

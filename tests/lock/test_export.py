@@ -66,7 +66,7 @@ def test_export_environment_is_an_environment_file_with_builds(workplace: Workpl
 
 def test_export_requirements_have_hashes(workplace: Workplace, lock: Path) -> None:
     """The pip part as pip takes it; conda's packages are comments."""
-    text = workplace.run("export", LOCK, "--as", "requirements").out
+    text = workplace.run("export", LOCK, "--as", "requirements", "-o", "-").out
     (line,) = [line for line in text.splitlines() if not line.startswith("#")]
     assert line.startswith("tiny-tool==1.2.3 --hash=sha256:")
     assert "#   numpy=1.26.4" in text
