@@ -10,7 +10,7 @@ from functools import partial
 from typing import Dict, Optional, Sequence, Tuple
 
 from envaudit._version import __version__
-from envaudit.checks.collectives.ending import HUB_LOST, SILENT
+from envaudit.checks.collectives.ending import HUB_LOST, SILENT, UNREACHABLE
 from envaudit.checks.plan import options_of
 from envaudit.cli import asking
 from envaudit.cli.checkoptions import CheckAsk, add_check_options, asked_by
@@ -130,13 +130,15 @@ def run_on(
 
 
 def _given_up(ask: CheckAsk, answer: Fingerprint) -> Dict[str, float]:
-    """The nodes that ranks did not hear any more, the hub's among them, by what one of the others says.
+    """The nodes that ranks did not hear, or no more, the hub's among them, by what one of the others says.
 
-    A supervisor that lives needs no longer than its kernels; one that hangs would hold the run to its end.
+    A supervisor that lives needs no longer than its kernels, and a hub that began to listen late as long
+    again as others tried to find it; one that hangs would hold the run to its end.
     """
+    again_s = {SILENT: 0.0, HUB_LOST: 0.0, UNREACHABLE: ask.limits.join_s}
     seconds = ask.limits.stall_s + (ask.plan.budget_s if ask.kernels else 0)
-    ended = [run.ended for run in collective_runs((answer,))]
-    return {node: seconds for each in ended if each.kind in (SILENT, HUB_LOST) for node in each.nodes}
+    ended = [run.ended for run in collective_runs((answer,)) if run.ended.kind in again_s]
+    return {node: seconds + again_s[each.kind] for each in ended for node in each.nodes}
 
 
 def _read(options: argparse.Namespace, nodes: Sequence[str], sections: Sequence[str]) -> Snapshot:

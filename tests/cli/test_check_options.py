@@ -7,12 +7,14 @@ import argparse
 import pytest
 
 from envaudit.checks.collectives.asked import asked_of, place_in
-from envaudit.cli.check import configure
+from envaudit.checks.collectives.result import own_result
+from envaudit.cli.check import _given_up, configure
 from envaudit.cli.checkoptions import CheckAsk, asked_by
 from envaudit.cli.meetingplan import arranged, arranged_here, hub_address
 from envaudit.errors import UsageError
 from envaudit.model import Fingerprint, Section
 from tests.diff.nodes import fingerprint
+from tests.rules.collectiveruns import telling
 
 
 def ask(*words: str) -> CheckAsk:
@@ -171,3 +173,23 @@ def test_node_that_is_told_no_place_finds_itself_by_its_name() -> None:
     assert 1 == place_in(["node77", own])
     with pytest.raises(ValueError, match="is none of the nodes"):
         place_in(["node77"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds"),
+    [("silent", 3.0), ("hub_lost", 3.0), ("unreachable", 3.0 + 20), ("lost", None), ("done", None)],
+)
+def test_node_that_another_one_does_not_hear_has_an_end_before_its_time(
+    kind: str, seconds: float | None
+) -> None:
+    """A hub that may begin to listen late has as long again as the others had to find it."""
+    (answer,) = telling(own_result(kind, "said by node02", ["node01"]), ["node02"])
+    given_up = _given_up(ask("--only", "collectives", "--stall", "3", "--join", "20"), answer)
+    assert ({} if seconds is None else {"node01": seconds}) == given_up
+
+
+def test_node_that_another_one_does_not_hear_may_finish_its_kernels() -> None:
+    """They take their time on a machine that lives."""
+    (answer,) = telling(own_result("unreachable", "said by node02", ["node01"]), ["node02"])
+    asked = ask("--stall", "3", "--join", "20")
+    assert {"node01": 23.0 + asked.plan.budget_s} == _given_up(asked, answer)
