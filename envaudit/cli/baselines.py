@@ -49,7 +49,7 @@ def _baseline_of(
         twice = [node for node in nodes if "@" in node]
         if twice:
             raise UsageError(
-                f"{twice[0].partition('@')[0]} is named twice, and has one '{wanted}'",
+                f"{twice[0].partition('@')[0]} is named twice, and has only one '{wanted}'",
                 where=f"--baseline {wanted}",
                 next_step="Leave --baseline out: of two references, the second is held against the first.",
             )

@@ -17,14 +17,14 @@ from ClusterShell.Task import Task
 
 # So many nodes are started at once.
 AT_ONCE = 64
-# 65 nodes are spread over an eighth of a second, a thousand and more over two seconds.
+# 65 nodes are spread over an eighth of a second, thousands over one to two seconds.
 # ClusterShell takes an interval of a millisecond, or less, for none.
 _APART_S = 0.002
 _LONGEST_S = 2.0
 
 
 def spread_s(count: int) -> float:
-    """The seconds between the first and the last start of `count` nodes."""
+    """The seconds between the first and the last start of `count` nodes, at most."""
     return min(_LONGEST_S, _APART_S * count) if count > AT_ONCE else 0.0
 
 
