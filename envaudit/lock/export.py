@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,8 @@ from envaudit.model.fingerprint import Fingerprint
 from envaudit.model.locked import is_of_pip, platform_of
 
 _EXTENSIONS = (".conda", ".tar.bz2")
+# One line: a folder may have spaces in its name.
+_CHANNEL = re.compile(r"\S[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")
 
 # From distributions (`name==version`, or `name @ url`) of one platform and a Python to their files.
 ResolvePip = Callable[[Sequence[str], str, str], Sequence[LockedPackage]]
@@ -55,7 +58,7 @@ class Environment:
         Raises:
             InputError: a name, version, build, address or hash that is none.
         """
-        words = [("a channel", channel, URL) for channel in self.channels]
+        words = [("a channel", channel, _CHANNEL) for channel in self.channels]
         for package in (*self.conda, *self.pip):
             name = CONDA_NAME if package.manager == "conda" else PIP_NAME
             words += [("the name of a package", package.name, name), ("a version", package.version, VERSION)]
@@ -197,7 +200,7 @@ def environment_yml(environment: Environment) -> str:
         [*environment.channels, "nodefaults"] if "defaults" not in environment.channels else ["defaults"]
     )
     lines = [f"# {environment.origin}, {environment.platform}", f"name: {json.dumps(environment.name)}"]
-    lines += ["channels:", *(f"  - {channel}" for channel in channels)]
+    lines += ["channels:", *(f"  - {_scalar(channel)}" for channel in channels)]
     lines += ["platforms:", f"  - {environment.platform}", "dependencies:"]
     for package in environment.conda:
         channel = f"{_channel_name(package.channel)}::" if several and package.url else ""
@@ -307,6 +310,11 @@ def _channel_name(url: str) -> str:
         if url.startswith(root + "/"):
             return url[len(root) + 1 :]
     return url
+
+
+def _scalar(channel: str) -> str:
+    """As YAML has it."""
+    return channel if URL.match(channel) else json.dumps(channel, ensure_ascii=False)
 
 
 def _pin(package: LockedPackage) -> str:

@@ -188,6 +188,18 @@ def test_export_of_a_node_that_says_more_than_a_word_is_refused(
         of_fingerprint(node)
 
 
+def test_export_environment_names_a_folder_with_spaces_as_the_lock_does(
+    workplace: Workplace, train_channel: LocalChannel
+) -> None:
+    """It is one line, and read back by YAML as what it was."""
+    folder = f"{workplace.folder}/my: chan #1 \N{LATIN SMALL LETTER U WITH DIAERESIS}"
+    entries = [lock_entry(train_channel, "tzdata-2024a", base=Path(folder).as_uri())]
+    write_lock(workplace.folder / LOCK, entries, channels=(folder,))
+    ended = workplace.run("export", LOCK, "--as", "environment")
+    assert 0 == ended.code, ended.err
+    assert [folder, "nodefaults"] == yaml.safe_load(ended.out)["channels"]
+
+
 def test_export_of_a_lock_with_a_line_in_a_source_is_refused(workplace: Workplace, tmp_path: Path) -> None:
     """A lock comes with a repository, and its requirements go to pip."""
     wheel, sha256 = write_wheel(tmp_path, "tiny-tool", "1.2.3")
