@@ -117,7 +117,7 @@ def test_node_of_two_references_with_a_baseline_is_an_error_of_use_that_says_why
     """One tag means one snapshot of a node; which of its two sides is meant nobody can tell."""
     ended = kept.run("diff", "n1@good", "n1@latest", "--baseline", "good")
     assert (2, "") == (ended.code, ended.out)
-    assert "--baseline good: n1 is named twice, and has one 'good'. Leave --baseline out" in ended.err
+    assert "--baseline good: n1 is named twice, and has only one 'good'. Leave --baseline out" in ended.err
 
 
 def test_finding_says_since_when_it_holds(kept: Folder) -> None:
