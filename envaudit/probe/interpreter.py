@@ -135,8 +135,8 @@ class Asked:
     def line(self) -> bytes:
         """What each section is told: the description, or why there is none. Ends the interpreter."""
         texts = [bytes(text) for text in self.said.values()] or [b"", b""]
-        for fd in self.said:
-            os.close(fd)
+        while self.said:  # once, even where the caller is interrupted in the middle and ends everything
+            os.close(self.said.popitem()[0])
         status = None
         if self._pid:
             status = child.end(self._pid) if self._why or self.open else child.reap(self._pid)

@@ -285,6 +285,23 @@ def test_probe_that_is_interrupted_leaves_no_child(add_section: AddSection) -> N
     assert before == (sorted(os.listdir("/proc/self/fd")), children())
 
 
+def test_probe_that_is_interrupted_while_the_interpreter_ends_says_that(
+    add_section: AddSection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pipes are closed then, and may be somebody else's files by their numbers."""
+    add_section("slow", "time.sleep(60)", head="SCHEMA = 2\nDEADLINE_S = 60\n")
+    before = (sorted(os.listdir("/proc/self/fd")), children())
+
+    def interrupted(pid: int) -> None:
+        os.waitpid(pid, 0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(interpreter.child, "reap", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read("slow", "python")
+    assert before == (sorted(os.listdir("/proc/self/fd")), children())
+
+
 def children() -> List[str]:
     """The process ids of this process' children; a lab may have some of its own running."""
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
