@@ -11,7 +11,7 @@ import hashlib
 import os
 import subprocess
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from envaudit.errors import InputError, NeededError, UsageError
@@ -108,7 +108,7 @@ def _check_data(folder: str, fresh: str) -> None:
                 names = archive.namelist()
         except (zipfile.BadZipFile, OSError):
             continue  # uv will say so
-        for place in sorted({place for name in names for place in _data_folders(name, inside)}):
+        for place in sorted(_data_folders(names, inside)):
             target = os.path.realpath(os.path.join(inside, place))
             if target != inside and not target.startswith(inside + os.sep):
                 raise InputError(
@@ -118,17 +118,21 @@ def _check_data(folder: str, fresh: str) -> None:
                 )
 
 
-def _data_folders(name: str, prefix: str) -> Iterator[str]:
-    """Where under the prefix a member of a wheel may go that is no module and no script."""
-    top, _, rest = name.partition("/")
-    scheme, _, path = rest.partition("/")
-    if top.endswith(".data") and scheme == "data":
-        yield os.path.dirname(path)
-    elif top.endswith(".data") and scheme == "headers":
+def _data_folders(names: Sequence[str], prefix: str) -> set[str]:
+    """Where under the prefix members of a wheel may go that are no module and no script."""
+    folders = set()
+    for name in names:
+        top, _, rest = name.partition("/")
+        scheme, _, path = rest.partition("/")
+        if top.endswith(".data") and scheme == "data":
+            folders.add(os.path.dirname(path))
+        elif top.endswith(".data") and scheme == "headers":
+            folders.add(_HEADERS)
+    if _HEADERS in folders:
         # In a folder of the interpreter's version and of the distribution.
-        yield _HEADERS
-        for above, folders, _files in os.walk(os.path.join(prefix, _HEADERS)):
-            yield from (os.path.relpath(os.path.join(above, folder), prefix) for folder in folders)
+        for above, below, _files in os.walk(os.path.join(prefix, _HEADERS)):
+            folders.update(os.path.relpath(os.path.join(above, folder), prefix) for folder in below)
+    return folders
 
 
 def _hash_of(package: LockedPackage) -> str:
