@@ -195,7 +195,10 @@ def packages_asked(expected: Fingerprint) -> int:
 def _amount(lock: ForeignFile, expected: Sequence[Fingerprint]) -> str:
     """`12 packages of train.conda-lock.yml for linux-64`."""
     counts = {str(each.sections[LOCK].facts["platform"]): packages_asked(each) for each in expected}
-    told = ", ".join(f"{count} packages for {platform}" for platform, count in sorted(counts.items()))
+    told = ", ".join(
+        f"{count} {'package' if count == 1 else 'packages'} for {platform}"
+        for platform, count in sorted(counts.items())
+    )
     return told or f"nothing of {lock.path}"
 
 

@@ -31,7 +31,10 @@ _DISTRIBUTIONS = {
 }
 _SEPARATORS = re.compile(r"[-_.]+")
 _NUMBERS = re.compile(r"\d{1,9}")
-_SAME_ENVIRONMENT = "Install the lock anew: envaudit install LOCK --prefix PREFIX."
+_SAME_ENVIRONMENT = (
+    "Install the lock anew: envaudit install LOCK --prefix PREFIX for a conda-lock.yml, "
+    "any other by its own tool."
+)
 
 
 @rule(

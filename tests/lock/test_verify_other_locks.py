@@ -95,6 +95,18 @@ def test_verify_names_what_is_missing(workplace: Workplace, venv: Path, lock: st
     assert (1, ["EA200"]) == (ended.code, ended.rules)
 
 
+def test_remedy_is_none_that_refuses_this_lock(workplace: Workplace, venv: Path) -> None:
+    """`envaudit install` takes a conda-lock.yml alone; and one package is counted in the singular."""
+    (workplace.folder / "one.txt").write_text("numpy==1.26.3\n")
+    ended = verify(workplace, "one.txt")
+    (finding,) = [each for each in ended.findings if each["rule"] == "EA202"]
+    assert finding["hint"].endswith("any other by its own tool.")
+    put(venv, "numpy", "1.26.3")
+    (venv / "lib/python3.11/site-packages/requests-2.31.0.dist-info").rename(workplace.folder / "requests")
+    verdict = workplace.run("verify", "one.txt", "--prefix", "venv").verdict
+    assert verdict.startswith("PASS 1 node as locked, 1 package for linux-64"), verdict
+
+
 def test_verify_takes_versions_that_are_one_for_one(workplace: Workplace, venv: Path) -> None:
     """`2.31` is `2.31.0`."""
     put(venv, "requests", "2.31")
