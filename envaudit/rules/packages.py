@@ -259,10 +259,10 @@ def hash_seed_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     "EA219",
     severity="warning",
     title="a start-up file of Python differs",
-    why="Python runs it before anything else, in every process: it may change whatever follows.",
+    why="Python runs such files before anything else, in every process: they may change whatever follows.",
     of=("packages/pth/**", "python/customized/**"),
     follows=("python/path_outside_prefix",),
-    how_to_fix="Read it on these nodes, in their site-packages; then remove it, or install it on all.",
+    how_to_fix="Read them on these nodes, in site-packages; then remove them, or install them on all.",
 )
 def start_file_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     """A sitecustomize, a usercustomize, or a .pth file with lines that run and that no package recorded."""
