@@ -165,12 +165,40 @@ def with_offset(
 def report_of(seen: Seen, held: Held, options: argparse.Namespace, began: float) -> Report:
     """Compare, judge, and put it into words."""
     policy = policy_of(options)
-    stages = list(seen.stages)
+    evidence, of_lock = _evidence(seen, held, options, policy)
+    found = judged(evidence, options, full=False)
+    return Report(
+        command="gate",
+        tool=__version__,
+        verdict=Verdict.of(found.findings, policy.fail_on),
+        findings=found.findings,
+        drifts=evidence.drifts,
+        missing=seen.missing,
+        nodes=tuple(each.node for each in seen.nodes),
+        sections=tuple(name for name in seen.asked if any(name in node.sections for node in seen.nodes)),
+        comparing=evidence.comparing,
+        reference=evidence.baseline,
+        outcome=passed_words(evidence, found, locked=held.expected is not None, like=evidence.baseline),
+        elapsed_s=time.monotonic() - began,
+        verbose=options.verbose,
+        stages=(*seen.stages, *of_lock, *(each for each in found.stages if each.name != "policy")),
+        set_aside=found.set_aside,
+        checks=tuple(checked_devices(seen.nodes)),
+        fingerprints=seen.nodes,
+        held_against=held.expected.path if held.expected is not None else "",
+    )
+
+
+def _evidence(
+    seen: Seen, held: Held, options: argparse.Namespace, policy: Policy
+) -> Tuple[Evidence, List[Stage]]:
+    """What is judged, and the stages of a lock."""
     drifts: Tuple[Drift, ...] = ()
     references: Tuple[Fingerprint, ...] = ()
     against_lock: Tuple[Drift, ...] = ()
     without: Tuple[str, ...] = ()
     of_lock: Tuple[Fingerprint, ...] = ()
+    stages: List[Stage] = []
     if held.expected is not None:
         stages.append(Stage("lock", _freshness_words(held.expected, options)))
         if held.expected.freshness is not None:
@@ -185,11 +213,10 @@ def report_of(seen: Seen, held: Held, options: argparse.Namespace, began: float)
         references = (*references, *before)
     elif len(seen.nodes) > 1:
         drifts = all_with_all(seen.nodes, PathFilter(), policy)
-    drifts = (*against_lock, *drifts)
     evidence = Evidence(
         fingerprints=(*seen.nodes, *of_lock),
         missing=seen.missing,
-        drifts=drifts,
+        drifts=(*against_lock, *drifts),
         sections=(*seen.asked, compiled.FRESHNESS),
         references=references,
         comparing=len(seen.nodes) + len(seen.missing) > 1 or bool(references),
@@ -199,34 +226,7 @@ def report_of(seen: Seen, held: Held, options: argparse.Namespace, began: float)
         without_baseline=without,
         baseline=held.baseline.reference if held.baseline is not None else "",
     )
-    found = judged(evidence, options, full=False)
-    verdict = Verdict.of(found.findings, policy.fail_on)
-    stages += [stage for stage in found.stages if stage.name != "policy"]
-    return Report(
-        command="gate",
-        tool=__version__,
-        verdict=verdict,
-        findings=found.findings,
-        drifts=drifts,
-        missing=seen.missing,
-        nodes=tuple(each.node for each in seen.nodes),
-        sections=tuple(name for name in seen.asked if any(name in node.sections for node in seen.nodes)),
-        comparing=evidence.comparing,
-        reference=held.baseline.reference if held.baseline is not None else "",
-        outcome=passed_words(
-            evidence,
-            found,
-            locked=held.expected is not None,
-            like=held.baseline.reference if held.baseline is not None else "",
-        ),
-        elapsed_s=time.monotonic() - began,
-        verbose=options.verbose,
-        stages=tuple(stages),
-        set_aside=found.set_aside,
-        checks=tuple(checked_devices(seen.nodes)),
-        fingerprints=seen.nodes,
-        held_against=held.expected.path if held.expected is not None else "",
-    )
+    return evidence, stages
 
 
 def _freshness_words(expected: compiled.Expected, options: argparse.Namespace) -> str:

@@ -31,6 +31,8 @@ _TEXT_MAX = 500
 # Path MTUs are searched in a few rounds of packets, however many nodes there are.
 MTU_S = 15.0
 
+# All nodes by index, from the nodes of those who came.
+NamesOf = Callable[[Mapping[int, str]], Sequence[str]]
 # With events that came before their time.
 Conduct = Callable[["Hub", List["Event"]], None]
 
@@ -101,7 +103,7 @@ def supervise_ranks(
     machine: Machine,
     before: Optional[Callable[[], Any]] = None,
     *,
-    names_of: Callable[[Mapping[int, str]], Sequence[str]] = lambda came: (),
+    names_of: NamesOf = lambda came: (),
     conduct: Optional[Conduct] = None,
     attend: Optional[Attend] = None,
 ) -> Said:
@@ -126,20 +128,7 @@ def supervise_ranks(
     on_gpu = any(device.startswith("cuda") for device in layout.devices)
 
     def talk(hub: Hub) -> None:
-        from envaudit.checks.collectives import mtu
-        from envaudit.checks.collectives.coordinator import Coordinator
-
-        missing = hub.join(limits.join_s)
-        if asked.mtu:
-            mtu.conduct(hub, MTU_S)
-        waiting: List[Event] = []
-        if asked.collectives:
-            came = {index: member.node for index, member in hub.members.items()}
-            coordinator = Coordinator(hub, asked.plan, limits, layout.names or names_of(came))
-            coordinator.run(missing)
-            waiting = coordinator.others
-        if conduct is not None:
-            conduct(hub, waiting)
+        _talk(hub, asked, layout, names_of, conduct)
 
     try:
         with ExitStack() as held:
@@ -172,6 +161,24 @@ def supervise_ranks(
         said = said or Said(own_result(HUB_LOST, f"the hub is gone: {error}", asked.names[:1]), {}, None)
     assert said is not None
     return said
+
+
+def _talk(hub: Hub, asked: Asked, layout: Layout, names_of: NamesOf, conduct: Optional[Conduct]) -> None:
+    """The hub's side of a run, in index 0."""
+    from envaudit.checks.collectives import mtu
+    from envaudit.checks.collectives.coordinator import Coordinator
+
+    missing = hub.join(asked.limits.join_s)
+    if asked.mtu:
+        mtu.conduct(hub, MTU_S)
+    waiting: List[Event] = []
+    if asked.collectives:
+        came = {index: member.node for index, member in hub.members.items()}
+        coordinator = Coordinator(hub, asked.plan, asked.limits, layout.names or names_of(came))
+        coordinator.run(missing)
+        waiting = coordinator.others
+    if conduct is not None:
+        conduct(hub, waiting)
 
 
 def alone(asked: Asked, layout: Layout) -> bool:
