@@ -116,8 +116,13 @@ class Recorded:
                 package = str(record["name"])[:_MAX_NAME_CHARACTERS]
                 rows = (record.get("paths_data") or {}).get("paths") or ()
                 listed = () if rows else record.get("files") or ()
-                # Before paths_data (conda 4.3) there were the names alone.
-                entries = [_conda_claim(top, package, row) for row in rows or [{"_path": x} for x in listed]]
+                # Before paths_data (conda 4.3) there were the names alone. A folder is no claim: what lies
+                # in it is as unrecorded as elsewhere.
+                entries = [
+                    _conda_claim(top, package, row)
+                    for row in rows or [{"_path": x} for x in listed]
+                    if row.get("path_type") != "directory"
+                ]
             except OSError as error:
                 self.errors.append(f"{path}: {error.strerror}")
                 continue
@@ -209,10 +214,13 @@ class Recorded:
             names.add(name)
             if claim is None or place.endswith(_BYTE_CODE):
                 continue
-            if self.claims.setdefault(place, claim) is not claim:
+            first = self.claims.setdefault(place, claim)
+            if first is not claim:
                 self._further.setdefault(place, []).append(claim)
+                if first[1:] == claim[1:]:
+                    continue  # it is looked at already, for just this
             _, algorithm, digest, size_bytes, _ = claim
-            if self._offer and algorithm == "sha256" and size_bytes is not None:
+            if self._offer and first is claim and algorithm == "sha256" and size_bytes is not None:
                 plain += (place, digest, str(size_bytes))
             else:
                 self.unoffered.append(place)
@@ -276,12 +284,10 @@ def _place(top: str, folder: str, inside: str) -> str:
     return place
 
 
-def _conda_claim(top: str, package: str, entry: Dict[str, Any]) -> Tuple[str, Optional[_Claim]]:
-    """Path and claim of an entry of paths_data; the path as of `_place`, no claim for a folder."""
+def _conda_claim(top: str, package: str, entry: Dict[str, Any]) -> Tuple[str, _Claim]:
+    """Path and claim of an entry of paths_data that is no folder; the path as of `_place`."""
     place = _place(top, top, str(entry["_path"]))
     kind = entry.get("path_type") or "hardlink"
-    if kind == "directory":
-        return place, None
     built, placed = entry.get("sha256"), entry.get("sha256_in_prefix")
     if kind == "softlink":
         return place, (package, "sha256", str(built or "").lower(), None, True)

@@ -189,6 +189,17 @@ def test_extra_is_silent_about_what_tools_leave(environment: Environment, path: 
     assert ("ok", {}) == (answer.status, found(answer))
 
 
+def test_extra_in_a_folder_that_conda_recorded_as_such_is_told(environment: Environment) -> None:
+    """Conda names the folders that a package brings empty; that the folder is known hides nothing in it."""
+    about = [entry(f"{SITE}/pd/__init__.py", "d"), {"_path": f"{SITE}/pd/plugins", "path_type": "directory"}]
+    environment.conda("d", about)
+    environment.write(f"{SITE}/pd/__init__.py", "d")
+    (environment.site / "pd/plugins").mkdir()
+    assert {} == found(environment.read())
+    environment.write(f"{SITE}/pd/plugins/evil.py", "import os")
+    assert {"extra": {"d": [f"{SITE}/pd/plugins/evil.py"]}} == found(environment.read())
+
+
 def test_extra_in_a_shared_namespace_is_silent(environment: Environment) -> None:
     """`nvidia` belongs to nobody: another tool may have put a folder there; `nvidia/cublas` is owned."""
     environment.pip("nvidia-cublas", {"nvidia/cublas/lib/libcublas.so.12": "blas"})
@@ -419,6 +430,18 @@ def test_lib64_that_is_a_link_to_lib_is_looked_at_once(environment: Environment)
     }
     answer = integrity.read(Context(environ={}, workdir="/", launch="local", interpreter=told))
     assert {"pip:tool": 1} == answer.facts["counts"]["changed"]
+
+
+def test_file_that_is_recorded_over_and_over_is_read_once(environment: Environment) -> None:
+    """Packages share files, and a hostile record names a large one a million times."""
+    environment.pip("same", {"same.py": "same"}, row("same.py", "same") * 50)
+    environment.pip("other", {"same.py": "same"}, row("same.py", "same"))
+    before = environment.read().notes["read_bytes"]
+    environment.pip("same", {"same.py": "same"}, row("same.py", "same"))
+    assert before == environment.read().notes["read_bytes"]
+    environment.write(f"{SITE}/same.py", "SAME")
+    path = f"{SITE}/same.py"
+    assert {"changed": {"pip:other": [path], "pip:same": [path]}} == found(environment.read())
 
 
 def test_integrity_is_read_only_where_it_is_asked_for() -> None:
