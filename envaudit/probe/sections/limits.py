@@ -24,7 +24,7 @@ from envaudit.probe.context import Answer, Context
 from envaudit.probe.controlgroups import ControlGroups
 from envaudit.probe.processors import numbers_of
 
-SCHEMA = 1
+SCHEMA = 2
 
 # Name here → name in /proc/self/limits (fs/proc/base.c of Linux).
 _LIMITS = {
