@@ -23,7 +23,7 @@ from envaudit.probe.crew import Crew, processes
 
 # Half of what the second cache of a core holds: what was read is hashed before it leaves.
 _BUFFER_BYTES = 256 << 10
-# A part of the work has no more files, and few more bytes, than this; a larger file is its own part.
+# A part of the work has no more files than this, and ends with the file that brings it above these bytes.
 _PART_FILES, _PART_BYTES = 128, 4 << 20
 # For the texts: memory that is taken only as it is written to. 1.3 million files need it all.
 _TEXT_BYTES = 256 << 20

@@ -6,7 +6,17 @@ from functools import partial
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from envaudit.model.fingerprint import Fingerprint
-from envaudit.rules.nodefacts import TRAINING_LAUNCHES, by_nodes, launch_of, notes_of, number, size
+from envaudit.rules.nodefacts import (
+    TRAINING_LAUNCHES,
+    by_nodes,
+    far_from_median,
+    judged_of,
+    launch_of,
+    notes_of,
+    number,
+    role_of,
+    size,
+)
 from envaudit.rules.pernode import Facts, facts_of, mapping, over_nodes, told_between_nodes
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Evidence, Found, Threshold, rule, threshold
@@ -37,7 +47,7 @@ def memory_allowed_differs(evidence: Evidence, policy: Policy) -> Iterator[Found
         more = f"; the median is {size(middle)}" if middle else ""
         lines = by_nodes(off, partial(_memory_words, more=more))
         message = f"the memory that control groups allow differs by more than {most:g} %"
-        yield Found(message, _judged(evidence, off), "limits", lines)
+        yield Found(message, judged_of(evidence, off), "limits", lines)
 
 
 @rule(
@@ -58,7 +68,7 @@ def threads_allowed_differ(evidence: Evidence, policy: Policy) -> Iterator[Found
         more = f"; the median is {middle}" if middle else ""
         lines = by_nodes(off, partial(_thread_words, more=more))
         message = f"the number of threads that control groups allow differs by more than {most:g} %"
-        yield Found(message, _judged(evidence, off), "limits", lines)
+        yield Found(message, judged_of(evidence, off), "limits", lines)
 
 
 @rule(
@@ -125,31 +135,19 @@ def _smallest(limits: List[object], whole: int) -> Allowed:
 def _apart(
     evidence: Evidence, policy: Policy, allowed: Callable[[Fingerprint], Allowed], percent: float
 ) -> Iterator[Tuple[List[Fingerprint], int]]:
-    """Of each role and launch in which a control group limits a node, those far from the median, and that.
-
-    Of two nodes, or two halves, nobody can tell which is right: both are given, with 0.
-    """
+    """Of each role and launch in which a control group limits a node, those far from the median, and that."""
     alike: Dict[Tuple[str, str], List[Fingerprint]] = {}
     for fingerprint in evidence.everything:
         if allowed(fingerprint) is not None:
-            role = policy.roles.get(fingerprint.node.partition("@")[0], "")
-            alike.setdefault((role, launch_of(fingerprint)), []).append(fingerprint)
+            key = (role_of(fingerprint, policy), launch_of(fingerprint))
+            alike.setdefault(key, []).append(fingerprint)
     for members in alike.values():
-        told = [(one, allowed(one) or (0, False)) for one in members]
-        if not any(limited for _, (_, limited) in told):
+        told = [allowed(one) or (0, False) for one in members]
+        if not any(limited for _, limited in told):
             continue
-        sizes = sorted(value for _, (value, _) in told)
-        middle = sizes[(len(sizes) - 1) // 2]
-        off = [one for one, (value, _) in told if 100 * abs(value - middle) > percent * middle]
-        if 2 * len(off) >= len(members):
-            off, middle = members, 0
-        if _judged(evidence, off):
+        off, middle = far_from_median(members, [value for value, _ in told], percent)
+        if judged_of(evidence, off):
             yield off, middle
-
-
-def _judged(evidence: Evidence, nodes: List[Fingerprint]) -> Tuple[str, ...]:
-    judged = {one.node for one in evidence.fingerprints}
-    return tuple(one.node for one in nodes if one.node in judged)
 
 
 def _memory_words(fingerprint: Fingerprint, more: str) -> str:

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Set
 
 from envaudit.model.drift import Drift
 from envaudit.model.fingerprint import Fingerprint
-from envaudit.rules.nodefacts import by_nodes, notes_of, size
+from envaudit.rules.nodefacts import by_nodes, far_from_median, judged_of, notes_of, role_of, size
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Evidence, Found, Threshold, difference, rule, threshold
 
@@ -31,19 +31,13 @@ def memory_differs(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     roles: Dict[str, List[Fingerprint]] = {}
     for fingerprint in evidence.everything:
         if _memory(fingerprint):
-            role = policy.roles.get(fingerprint.node.partition("@")[0], "")
-            roles.setdefault(role, []).append(fingerprint)
-    judged = {one.node for one in evidence.fingerprints}
+            roles.setdefault(role_of(fingerprint, policy), []).append(fingerprint)
     most = threshold("EA100", "percent", policy)
     for members in roles.values():
-        sizes = sorted(_memory(one) for one in members)
-        middle = sizes[(len(sizes) - 1) // 2]
-        off = [one for one in members if 100 * abs(_memory(one) - middle) > most * middle]
-        if 2 * len(off) >= len(members):
-            off = members
-        nodes = tuple(one.node for one in off if one.node in judged)
+        off, middle = far_from_median(members, list(map(_memory, members)), most)
+        nodes = judged_of(evidence, off)
         if nodes:
-            apart = "" if off is members else f"; the median of {len(members)} is {size(middle)}"
+            apart = f"; the median of {len(members)} is {size(middle)}" if middle else ""
             lines = by_nodes(off, partial(_size, more=apart))
             yield Found(f"host memory differs by more than {most:g} %", nodes, "host", lines)
 

@@ -24,6 +24,29 @@ def launch_of(fingerprint: Fingerprint) -> str:
     return launch if isinstance(launch, str) else ""
 
 
+def role_of(fingerprint: Fingerprint, policy: Policy) -> str:
+    """The role that a policy gives the node; empty for none."""
+    return policy.roles.get(fingerprint.node.partition("@")[0], "")
+
+
+def judged_of(evidence: Evidence, nodes: Iterable[Fingerprint]) -> Tuple[str, ...]:
+    """The names of those among them that are judged, and not only held against."""
+    judged = {one.node for one in evidence.fingerprints}
+    return tuple(one.node for one in nodes if one.node in judged)
+
+
+def far_from_median(
+    members: List[Fingerprint], values: List[int], percent: float
+) -> Tuple[List[Fingerprint], int]:
+    """Those whose value is further than so many percent from the median, and the median.
+
+    Of two nodes, or two halves, nobody can tell which is right: all are given, with 0.
+    """
+    middle = sorted(values)[(len(values) - 1) // 2]
+    off = [one for one, value in zip(members, values) if 100 * abs(value - middle) > percent * middle]
+    return (members, 0) if 2 * len(off) >= len(members) else (off, middle)
+
+
 def is_container(fingerprint: Fingerprint) -> bool:
     """Whether the node is known to be a container."""
     return facts_of(fingerprint, "host").get("container") not in (None, "none")

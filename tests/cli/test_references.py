@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Optional
 
 import pytest
@@ -14,6 +10,7 @@ from ClusterShell.NodeUtils import GroupResolver, UpcallGroupSource
 
 from envaudit.cli.references import Reference, expand, parse
 from envaudit.errors import UsageError
+from tests.cli.conftest import Folder
 
 
 @pytest.mark.parametrize(
@@ -111,37 +108,23 @@ def test_group_where_groups_cannot_be_asked_is_a_usage_error(
 @pytest.mark.parametrize("name", ["defaults.conf", "groups.conf"])
 @pytest.mark.parametrize("content", [b"no section\n", b"\xff"], ids=["no section", "no text"])
 def test_configuration_of_clustershell_that_is_broken_is_a_usage_error(
-    tmp_path: Path, name: str, content: bytes
+    folder: Folder, name: str, content: bytes
 ) -> None:
     """It is the user's file, and no fault of this program that asks for a report of it."""
-    (tmp_path / "clustershell").mkdir()
-    (tmp_path / "clustershell" / name).write_bytes(content)
-    ended = subprocess.run(
-        [sys.executable, "-m", "envaudit", "diff", "--stored", "@gpu"],
-        cwd=tmp_path,
-        env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (2, "") == (ended.returncode, ended.stdout)
-    assert ended.stderr.startswith("envaudit: ClusterShell's configuration cannot be used (")
+    place = folder.path / "config/clustershell" / name
+    place.parent.mkdir(parents=True)
+    place.write_bytes(content)
+    ended = folder.run("diff", "--stored", "@gpu", XDG_CONFIG_HOME=str(folder.path / "config"))
+    assert (2, "") == (ended.code, ended.out)
+    assert ended.err.startswith("envaudit: ClusterShell's configuration cannot be used (")
 
 
 @pytest.mark.parametrize("content", [b"no section\n", b"\xff"], ids=["no section", "no text"])
-def test_topology_of_clustershell_that_is_broken_is_a_usage_error(tmp_path: Path, content: bytes) -> None:
+def test_topology_of_clustershell_that_is_broken_is_a_usage_error(folder: Folder, content: bytes) -> None:
     """Which gateways lead to a node is not known, so that none is asked."""
-    (tmp_path / "clustershell").mkdir()
-    (tmp_path / "clustershell" / "topology.conf").write_bytes(content)
-    ended = subprocess.run(
-        [sys.executable, "-m", "envaudit", "snapshot", "--nodes", "n[1-2]"],
-        cwd=tmp_path,
-        env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (2, "") == (ended.returncode, ended.stdout)
-    assert ended.stderr.startswith("envaudit: ClusterShell's topology.conf cannot be used (")
+    place = folder.path / "config/clustershell/topology.conf"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(content)
+    ended = folder.run("snapshot", "--nodes", "n[1-2]", XDG_CONFIG_HOME=str(folder.path / "config"))
+    assert (2, "") == (ended.code, ended.out)
+    assert ended.err.startswith("envaudit: ClusterShell's topology.conf cannot be used (")
