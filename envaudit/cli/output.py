@@ -201,10 +201,11 @@ def _with_the_run(report: Report, options: argparse.Namespace) -> Report:
         return report
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - report.elapsed_s))
     rules = _rule_texts() if set(asked) & set(_WITH_RULES) else {}
+    here = "" if getattr(options, "redact", False) else os.uname().nodename
     return replace(
         report,
         started_at=report.started_at or began,
-        host=report.host or os.uname().nodename,
+        host=report.host or here,
         rules=report.rules or rules,
     )
 

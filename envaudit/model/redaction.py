@@ -39,14 +39,15 @@ _KINDS = (
         "addr",
         r"(.*_)?(ips?|addr|address(es)?|gateways?|dns|peers?|subnets?|broadcast|sources?|refid|servers?)",
     ),
-    ("branch", r"branch"),
+    ("branch", r"branch|revision"),
     ("remote", r"remotes?|origin_url"),
     ("dir", r"changed_files|conda_default_env|conda_prompt_modifier|label"),
 )
 _KIND_OF = tuple((kind, re.compile(rf"(?:{pattern})\Z")) for kind, pattern in _KINDS)
 _VERSION_KEY = re.compile(
-    r"(?:.*_)?(?:version|driver|firmware|vbios|inforom|release|build|pinned|requested)\Z"
+    r"(?:.*_)?(?:version|driver|firmware|vbios|inforom|release|build|pinned|requested|revision)\Z"
 )
+_COMMIT = re.compile(r"[0-9a-f]{7,64}\Z")
 _VERSION = re.compile(r"v?\d+(?:\.\d+){1,5}(?:[-+._]?[a-z]{1,8}\d{0,4})?\Z", re.IGNORECASE)
 # Below these keys a long hexadecimal number is the digest of something public, or a commit.
 _DIGEST_KEYS = frozenset(
@@ -237,6 +238,8 @@ class _Redaction:
         shown = self._scrubber.text(text, keep_hex=not _DIGEST_KEYS.isdisjoint(path))
         if kind == "host" and text in self._nodes:
             return self._nodes[text]
+        if kind == "branch" and _COMMIT.match(text):
+            return text
         if kind is None or shown != text or text.lower() in COMMON or _is_loopback(text):
             return shown
         return self._scrubber.folder(text) if kind == "dir" else self._pseudonyms.of(kind, text)

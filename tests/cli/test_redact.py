@@ -119,6 +119,25 @@ def test_stored_snapshot_is_redacted_when_it_is_shown(folder: Folder) -> None:
     assert ["node-1", "node-2"] == sorted(shown["facts"])
 
 
+def test_revision_that_a_package_was_asked_for_is_a_branch_where_it_is_no_commit_or_version() -> None:
+    """A direct URL of a branch says who works on what; a tag and a commit say what is installed."""
+    asked = {"a": "alice/fix-optimizer", "b": "v2.1.0", "c": "0" * 39 + "a", "d": "9f1c2ab", "e": "main"}
+    rows = {name: {"version": "1", "direct_url": {"revision": text}} for name, text in asked.items()}
+    kept = one("packages", {"distributions": rows}).facts["distributions"]
+    shown = {name: row["direct_url"]["revision"] for name, row in kept.items()}  # type: ignore[union-attr,call-overload,index]
+    assert {**asked, "a": "branch-1"} == shown
+
+
+@pytest.mark.parametrize("form", ["html", "junit", "sarif", "prometheus"])
+def test_report_of_a_redacted_run_does_not_name_its_host(folder: Folder, form: str) -> None:
+    """Those formats tell where a command ran, and that is often the machine it looked at."""
+    folder.ask("snapshot", "--nodes", "n[1-2]", "--tag", "kept")
+    words = ("show", "n[1-2]@kept", "--section", "python", "--format", form)
+    told = re.compile(rf"(?<![\w-]){re.escape(os.uname().nodename)}(?![\w-])")
+    assert told.search(folder.run(*words).out)
+    assert not told.search(folder.run(*words, "--redact").out)
+
+
 def test_redact_into_the_store_is_refused(folder: Folder) -> None:
     """A node's history must not go on under another name."""
     ended = folder.run("snapshot", "--redact")
