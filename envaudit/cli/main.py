@@ -9,7 +9,7 @@ import importlib
 import os
 import signal
 import sys
-from typing import Any, Dict, List, NoReturn, Optional, Sequence
+from typing import Any, Dict, Iterable, List, NoReturn, Optional, Sequence
 
 from envaudit._version import __version__
 from envaudit.cli.stdout import write
@@ -42,6 +42,8 @@ COMMANDS: Dict[str, str] = {
     "trust": "honour the executing keys of this folder's envaudit.toml",
     "bundle": "write the one-file form, which runs anywhere with Python 3.8 or newer",
 }
+# Commands that take several references or files: `diff node01 --section gpu node02`.
+_MIXING = ("diff", "explain", "lint", "lock")
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -125,7 +127,7 @@ def _dispatch(arguments: List[str]) -> int:
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
         raise UsageError(
-            f"there is no command '{name}'", next_step=_suggestion(name) + "See 'envaudit --help'."
+            f"there is no command '{name}'", next_step=_suggestion(name, COMMANDS) + "See 'envaudit --help'."
         )
     options = parser_of(name).parse_args(rest)
     try:
@@ -160,7 +162,8 @@ def _prolog(arguments: List[str]) -> int:
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     """The parser of one command."""
-    parser = _Parser(prog=f"envaudit {name}", description=COMMANDS[name] + ".", allow_abbrev=False)
+    parser = _Parser(prog=f"envaudit {name}", description=COMMANDS[name] + ".")
+    parser.mixing = name in _MIXING
     _command_module(name).configure(parser)
     return parser
 
@@ -181,10 +184,34 @@ def overview() -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Usage errors leave through the one road that all errors take."""
+    """Usage errors leave through the one road that all errors take.
+
+    Attributes:
+        mixing: its references or files may stand on both sides of an option.
+    """
+
+    mixing = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """As argparse does it; for an option that there is not the nearest name is suggested."""
+        options, left = self.parse_known_args(args, namespace)
+        if left and self.mixing:
+            options, left = self.parse_known_intermixed_args(args, namespace)
+        if left:
+            option = next((each.partition("=")[0] for each in left if each.startswith("--")), "")
+            self._refuse(
+                f"unrecognized arguments: {' '.join(left)}", _suggestion(option, self._option_string_actions)
+            )
+        return options
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, where=self.prog, next_step=f"See '{self.prog} --help'.")
+        self._refuse(message)
+
+    def _refuse(self, message: str, suggestion: str = "") -> NoReturn:
+        raise UsageError(message, where=self.prog, next_step=f"{suggestion}See '{self.prog} --help'.")
 
     def print_help(self, file: Any = None) -> None:
         """To standard output as everything else: with an error where that is full or gone."""
@@ -208,10 +235,10 @@ def _command_module(name: str):  # type: ignore[no-untyped-def]
         ) from None
 
 
-def _suggestion(name: str) -> str:
+def _suggestion(name: str, known: Iterable[str]) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    close = difflib.get_close_matches(name, list(known), n=1)
     return f"Did you mean '{close[0]}'? " if close else ""
 
 

@@ -108,6 +108,20 @@ def test_diff_of_files_reads_what_snapshot_wrote(folder: Folder) -> None:
     assert not (folder.path / ".envaudit").exists()
 
 
+def test_reference_behind_an_option_is_one_like_those_before_it(folder: Folder) -> None:
+    """Shells and their users put an option where they are."""
+    folder.ask("snapshot", "--nodes", "n1", "-o", "a.json")
+    folder.ask("snapshot", "--nodes", "n2", "-o", "b.json")
+    ended = folder.run("diff", "a.json", "--section", "host", "b.json")
+    assert (0, "") == (ended.code, ended.err)
+
+
+def test_option_of_the_command_that_runs_stays_its_own(folder: Folder) -> None:
+    """Behind its first word nothing is taken for an option of ours; without `--` it is refused."""
+    ended = folder.run("run", "--no-check", "echo", "--tag", "x", "y")
+    assert (2, "") == (ended.code, ended.out)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -140,6 +154,8 @@ def test_diff_of_a_file_that_is_none_is_an_input_error(folder: Folder, content: 
         (["snapshot", "--tag", "../up"], "tag"),
         (["snapshot", "--report", "yaml=x"], "FORMAT=PATH"),
         (["snapshto"], "snapshot"),
+        (["snapshot", "--nods=n1"], "Did you mean '--nodes'?"),
+        (["store", "verify", "--stor", "x"], "unrecognized arguments: --stor"),
         (["diff", "--timeout", "soon", "n1", "n2"], "whole number"),
         ([], ""),
     ],
