@@ -63,10 +63,13 @@ _PLAIN_FOLDERS = frozenset(
 # Below these lies what packages have brought.
 _PACKAGED = frozenset(
     (
-        *("bin", "conda-meta", "dist-packages", "lib", "lib64", "nvidia", "site-packages", "torch"),
+        *("bin", "conda-meta", "dist-packages", "lib", "lib64", "site-packages"),
         *("{site}", "{prefix}"),
     )
 )
+# As below `site-packages`, and in the vendor's own folder; ~/torch is somebody's.
+_PACKAGES = frozenset(("nvidia", "torch"))
+_ABOVE_PACKAGES = ((), ("", "opt"))
 # Block devices as the kernel names them; /dev/mapper/GROUP-VOLUME is named by people.
 _DEVICE = re.compile(r"(?:nvme\d+n\d+(?:p\d+)?|(?:sd|vd|xvd)[a-z]{1,3}\d*|(?:md|dm-|loop|sr)\d+|mapper)\Z")
 _LIBRARY = re.compile(
@@ -283,7 +286,11 @@ class Scrubber:
                 shown.append(self.tokens_of(part))
             else:
                 shown.append(self.folder(part))
-            kept_below = kept_below or part in _PACKAGED
+            kept_below = (
+                kept_below
+                or part in _PACKAGED
+                or (part in _PACKAGES and tuple(parts[:index]) in _ABOVE_PACKAGES)
+            )
         return "/".join(shown)
 
     def folder(self, name: str) -> str:

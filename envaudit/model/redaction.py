@@ -233,7 +233,8 @@ class _Redaction:
             return text
         if whole:
             return self._scrubber.folder(text) if kind == "dir" else self._pseudonyms.of(str(kind), text)
-        if kind is None and "not_examined" not in path and _WHOLE_PATH.match(text):
+        # A file system comes from an address or from a device.
+        if kind in (None, "addr") and "not_examined" not in path and _WHOLE_PATH.match(text):
             return self._scrubber.path(text)
         shown = self._scrubber.text(text, keep_hex=not _DIGEST_KEYS.isdisjoint(path))
         if kind == "host" and text in self._nodes:

@@ -183,6 +183,8 @@ def test_same_identity_has_one_pseudonym_across_sections_and_nodes() -> None:
         ("/opt/conda/envs/acme/lib/python3.11/x.py", "/opt/conda/envs/dir-1/lib/python3.11/x.py"),
         ("/usr/lib/x86_64-linux-gnu/libcudnn.so.9.10.2.21",) * 2,
         ("$HOME/a1/lib:/usr/cuda:/scratch/a1", "$HOME/dir-1/lib:/usr/cuda:/scratch/dir-1"),
+        ("/home/zoe/torch/acme/x /srv/nvidia/acme", "/home/user-1/torch/dir-1/dir-2 /srv/nvidia/dir-1"),
+        ("torch/lib/x.so site-packages/torch/x.py /opt/nvidia/nsight/x",) * 2,
         ("/dev/nvme0n1p2 /dev/sda1 /dev/mapper/acme-root", "/dev/nvme0n1p2 /dev/sda1 /dev/mapper/dir-1"),
         ("filer01.den.example:/vol/acme on /mnt/acme", "host-1:/dir-1/dir-2 on /mnt/dir-2"),
         ("mon-a,mon-b:6789,mon-c:6789:/acme", "host-1:/dir-1"),
@@ -267,6 +269,13 @@ def test_process_is_named_by_its_owner() -> None:
 def test_folder_with_a_space_in_its_name_goes_whole() -> None:
     """A text that is nothing but a path is read to its end."""
     assert {"path": ["/srv/dir-1/dir-2"]} == one("python", {}, {"path": ["/srv/acme code/x"]}).notes
+
+
+def test_file_system_comes_from_a_device_or_from_an_address() -> None:
+    """A disk is called as the kernel calls it; a server and its export are somebody's."""
+    notes = {"root": {"source": "/dev/vda1"}, "tmp": {"source": "10.1.2.3:/export/acme"}}
+    shown = {"root": {"source": "/dev/vda1"}, "tmp": {"source": "addr-1:/export/dir-1"}}
+    assert shown == one("storage", {}, notes).notes
 
 
 def test_digests_and_commits_stay() -> None:
