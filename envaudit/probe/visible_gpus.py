@@ -2,44 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Tuple
+import re
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-CUDA_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+# What NVIDIA_VISIBLE_DEVICES asked for when a container was made is all that NVML lists in it, and its
+# numbers are the host's.
+CUDA_VARIABLES = ("CUDA_VISIBLE_DEVICES",)
 # HIP reads CUDA's as well (HIP documentation, environment variables).
 HIP_VARIABLES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
 
 def visible(
-    environ: Mapping[str, str], count: Optional[int], variables: Tuple[str, ...] = CUDA_VARIABLES
+    environ: Mapping[str, str],
+    count: Optional[int],
+    variables: Tuple[str, ...] = CUDA_VARIABLES,
+    uuids: Optional[Sequence[str]] = None,
 ) -> Dict[str, Any]:
     """{"count", "form", "variable"}: form is all, index, uuid, mig, none or mixed.
 
     CUDA stops at the first entry that is no GPU of the machine (CUDA C++ Programming Guide,
-    environment variables): `0,-1,1` is one GPU. NVIDIA_VISIBLE_DEVICES is what a container asked for.
+    environment variables): `0,-1,1` is one GPU. One that is named twice leaves none (torch/cuda/__init__.py,
+    _parse_visible_devices), and of MIG instances a process gets the first (MIG User Guide, CUDA device
+    enumeration).
+
+    Args:
+        environ: the variables.
+        count: how many GPUs there are; None where that is unknown.
+        variables: the first of these that is set decides.
+        uuids: those of all GPUs and MIG instances; None where they are unknown.
     """
     for variable in variables:
         value = environ.get(variable)
-        if value is None or value.strip() == "all":
+        if value is None:
             continue
-        if variable == "NVIDIA_VISIBLE_DEVICES" and value.strip() in ("", "void"):
-            continue
-        forms = []
+        forms: Dict[str, str] = {}
         for entry in value.split(","):
-            form = _form(entry.strip(), count)
-            if form is None:
+            device, form = _meant(entry.strip(), count, uuids)
+            if device is None or (forms and form == "mig"):
                 break
-            forms.append(form)
-        kinds = sorted(set(forms))
+            if device in forms:
+                forms = {}
+                break
+            forms[device] = form
+        kinds = sorted(set(forms.values()))
         form = "none" if not kinds else kinds[0] if len(kinds) == 1 else "mixed"
         return {"count": len(forms), "form": form, "variable": variable}
     return {"count": count, "form": "all", "variable": None}
 
 
-def _form(entry: str, count: Optional[int]) -> Optional[str]:
-    if entry.startswith("GPU-"):
-        return "uuid"
-    if entry.startswith("MIG-"):
-        return "mig"
-    if entry.isascii() and entry.isdigit() and (count is None or int(entry) < count):
-        return "index"
-    return None
+def _meant(entry: str, count: Optional[int], uuids: Optional[Sequence[str]]) -> Tuple[Optional[str], str]:
+    """The one device that an entry names, None for none, and the form in which it does."""
+    if entry.startswith(("GPU-", "MIG-")):
+        form = "uuid" if entry.startswith("GPU-") else "mig"
+        if uuids is None:
+            return entry, form
+        if entry.startswith("MIG-GPU-"):  # as drivers before 470 named it: MIG-GPU-<uuid>/<instance>/<part>
+            return (entry if entry[len("MIG-") :].partition("/")[0] in uuids else None), form
+        # A UUID may be shortened to what is unique.
+        found = [uuid for uuid in uuids if uuid.startswith(entry)]
+        return (found[0] if len(found) == 1 else None), form
+    number = re.match(r"\+?([0-9]{1,9})", entry)  # as strtoul(3) reads it: `1gpu` is 1
+    if number and (count is None or int(number[1]) < count):
+        return str(int(number[1])), "index"
+    return None, "index"

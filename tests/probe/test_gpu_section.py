@@ -319,9 +319,13 @@ def test_gpus_of_a_garbled_node_are_unknown(fake_node: Callable[[str], Context])
         ({"CUDA_VISIBLE_DEVICES": "GPU-8932f937,GPU-a"}, 2, "uuid"),
         ({"CUDA_VISIBLE_DEVICES": "MIG-GPU-1/1/0"}, 1, "mig"),
         ({"CUDA_VISIBLE_DEVICES": "0,GPU-a"}, 2, "mixed"),
-        ({"NVIDIA_VISIBLE_DEVICES": "all"}, 8, "all"),
-        ({"NVIDIA_VISIBLE_DEVICES": "void"}, 8, "all"),
-        ({"NVIDIA_VISIBLE_DEVICES": "GPU-a"}, 1, "uuid"),
+        ({"CUDA_VISIBLE_DEVICES": "0,1,0"}, 0, "none"),
+        ({"CUDA_VISIBLE_DEVICES": "1gpu,2"}, 2, "index"),
+        ({"CUDA_VISIBLE_DEVICES": "all"}, 0, "none"),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-a,MIG-b"}, 1, "mig"),
+        ({"NVIDIA_VISIBLE_DEVICES": "GPU-a"}, 8, "all"),
+        ({"NVIDIA_VISIBLE_DEVICES": "8,9"}, 8, "all"),
+        ({"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"}, 8, "all"),
         ({"NVIDIA_VISIBLE_DEVICES": "GPU-a", "CUDA_VISIBLE_DEVICES": "0"}, 1, "index"),
     ],
 )
@@ -329,6 +333,44 @@ def test_visible_gpus_are_counted_as_cuda_counts(environ: Dict[str, str], count:
     """Count and form are facts; which GPU it is differs from node to node and is none."""
     told = visible(environ, 8)
     assert (count, form) == (told["count"], told["form"])
+
+
+@pytest.mark.parametrize(
+    ("named", "count", "form"),
+    [
+        ("GPU-1a2b3c4d-0000-4000-8000-000000000001", 1, "uuid"),
+        ("GPU-1a2b3c4d-0000-4000-8000-00000000000", 0, "none"),
+        ("GPU-ffffffff,0", 0, "none"),
+        ("0,GPU-ffffffff,1", 1, "index"),
+        ("MIG-0a100a10-0000-4000-8000-000000000000", 0, "none"),
+    ],
+)
+def test_uuid_that_no_gpu_of_the_node_has_is_not_counted(
+    fake_node: Callable[[str], Context], named: str, count: int, form: str
+) -> None:
+    """A UUID of another node, one that is shortened to what two have, a slice where there are none."""
+    node = fake_node("healthy-h100")
+    node.environ = {**node.environ, "CUDA_VISIBLE_DEVICES": named}
+    told = gpu.read(node).facts["visible"]
+    assert (count, form) == (told["count"], told["form"])
+
+
+@pytest.mark.parametrize(
+    ("named", "count"),
+    [
+        ("MIG-0a100a10-1001", 1),
+        ("MIG-GPU-0a100a10-0000-4000-8000-000000000001/1/0", 1),
+        ("MIG-GPU-0a100a10-0000-4000-8000-00000000000f/1/0", 0),
+        ("MIG-ffffffff", 0),
+    ],
+)
+def test_slice_is_counted_where_a_gpu_of_the_node_has_it(
+    fake_node: Callable[[str], Context], named: str, count: int
+) -> None:
+    """By its own UUID, or as older drivers named it, by that of its GPU."""
+    node = fake_node("a100-mig")
+    node.environ = {**node.environ, "CUDA_VISIBLE_DEVICES": named}
+    assert count == gpu.read(node).facts["visible"]["count"]
 
 
 @pytest.mark.parametrize(

@@ -242,10 +242,20 @@ class _Reading:
 
     def _add_visible(self) -> None:
         environ = self.context.environ
-        self.facts["visible"] = visible(environ, self.facts.get("count"))
+        self.facts["visible"] = visible(environ, self.facts.get("count"), uuids=self._uuids())
         variable = self.facts["visible"]["variable"]
         if variable:
             self.notes["visible"] = environ[variable][:1024]
+
+    def _uuids(self) -> Optional[List[str]]:
+        """Those of all cards and MIG instances; None where one is not told, as nvidia-smi's list has none."""
+        told: List[Optional[str]] = []
+        for row in self.told.devices:
+            told.append(row["notes"].get("uuid"))
+            if row["facts"].get("mig") == "enabled":
+                told += [one["uuid"] for one in row["notes"].get("mig_devices", [{"uuid": None}])]
+        uuids = [uuid for uuid in told if uuid]
+        return uuids if uuids and len(uuids) == len(told) else None
 
     def _add_services(self) -> None:
         """The fabric manager, and what the driver wrote into the kernel's log."""
