@@ -123,8 +123,8 @@ def test_revision_that_a_package_was_asked_for_is_a_branch_where_it_is_no_commit
     """A direct URL of a branch says who works on what; a tag and a commit say what is installed."""
     asked = {"a": "alice/fix-optimizer", "b": "v2.1.0", "c": "0" * 39 + "a", "d": "9f1c2ab", "e": "main"}
     rows = {name: {"version": "1", "direct_url": {"revision": text}} for name, text in asked.items()}
-    kept = one("packages", {"distributions": rows}).facts["distributions"]
-    shown = {name: row["direct_url"]["revision"] for name, row in kept.items()}  # type: ignore[union-attr,call-overload,index]
+    kept: Any = one("packages", {"distributions": rows}).facts["distributions"]
+    shown = {name: row["direct_url"]["revision"] for name, row in kept.items()}
     assert {**asked, "a": "branch-1"} == shown
 
 
