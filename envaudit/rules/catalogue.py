@@ -54,7 +54,6 @@ ENTRIES: Sequence[Entry] = (
     Entry("host/distribution/**", EXACTLY, "warning", "Other system libraries."),
     Entry("host/clocksource", EXACTLY, "warning", "Reading the time costs a hundred times more on some."),
     Entry("host/**", EXACTLY, "warning", "The machine is set up in another way."),
-    Entry("limits/umask", EXACTLY, "warning", "Others may not read, or may change, what is written there."),
     Entry("limits/seccomp", EXACTLY, "info", "Some calls are refused there, as one to bind memory may be."),
     Entry("limits/cap_sys_nice", EXACTLY, "info", "Where it is missing, priorities can only be lowered."),
     Entry("limits/**", EXACTLY, "warning", "The work gets processors or memory in another way."),

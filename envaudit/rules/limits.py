@@ -27,6 +27,10 @@ _MORE_SHARED_MEMORY = (
     "Give the container more: --shm-size=16g or --ipc=host, in Kubernetes an emptyDir of "
     "medium Memory at /dev/shm; on a host remount it with a larger size."
 )
+_UMASK = (
+    "What is written there others may not read, or may change. Compare UMASK in login.defs, pam_umask, "
+    "UMask= of slurmd or sshd, and start-up files of the shell."
+)
 _WORDS = {
     "memlock_bytes": "locked memory",
     "cap_ipc_lock": "the right to lock memory",
@@ -34,10 +38,15 @@ _WORDS = {
     "nproc": "processes",
     "stack_bytes": "stack",
     "core_bytes": "core files",
+    "address_space_bytes": "address space",
+    "data_bytes": "data and anonymous memory",
+    "file_bytes": "file size",
+    "cpu_s": "seconds on a processor",
     "dev_shm_gib": "/dev/shm",
     "cpus": "processors",
     "numa_nodes": "NUMA nodes",
     "cpu_quota_millicpus": "CPU time",
+    "umask": "umask",
 }
 
 
@@ -231,6 +240,8 @@ def limits_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
     hint = ""
     if len(names) == 1 and names[0] == "dev_shm_gib":
         message, hint = "size of /dev/shm differs", _MORE_SHARED_MEMORY
+    elif names == ["umask"]:
+        message, hint = "umask differs", _UMASK
     elif len(names) == 1:
         message = f"limit of {words} differs"
     else:

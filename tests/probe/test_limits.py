@@ -19,6 +19,10 @@ MakeNode = Callable[..., Context]
 
 _ROWS = (
     "Limit                     Soft Limit           Hard Limit           Units     \n"
+    "Max cpu time              unlimited            3600                 seconds   \n"
+    "Max file size             unlimited            unlimited            bytes     \n"
+    "Max data size             unlimited            unlimited            bytes     \n"
+    "Max address space         8589934592           unlimited            bytes     \n"
     "Max stack size            8388608              unlimited            bytes     \n"
     "Max core file size        0                    unlimited            bytes     \n"
     "Max processes             96364                200000               processes \n"
@@ -56,6 +60,8 @@ def test_limits_are_integers_or_unlimited(make_node: MakeNode) -> None:
         "nproc": {"soft": 96364, "hard": 200000},
         "stack_bytes": {"soft": 8388608, "hard": "unlimited"},
         "core_bytes": {"soft": 0, "hard": "unlimited"},
+        "address_space_bytes": {"soft": 8589934592, "hard": "unlimited"},
+        "cpu_s": {"soft": "unlimited", "hard": 3600},
     }
     assert expected == {name: facts[name] for name in expected}
 

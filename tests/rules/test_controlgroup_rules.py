@@ -146,9 +146,28 @@ def test_number_of_processors_that_differs_is_a_limit_that_differs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("limits/address_space_bytes/soft", 8 << 30, "limit of address space differs"),
+        ("limits/cpu_s/hard", 3600, "limit of seconds on a processor differs"),
+        ("limits/umask", "0077", "umask differs"),
+    ],
+)
+def test_limit_of_one_node_alone_is_told_by_its_name(path: str, value: object, message: str) -> None:
+    """What a shell's start-up file or limits.conf says on one node."""
+    nodes = fleet("twin-a")
+    (finding,) = findings([*nodes[:2], edited(nodes[2], path, value)])
+    assert ("EA129", "warning", ("n3",), message) == (
+        finding.rule,
+        finding.severity,
+        finding.nodes,
+        finding.message,
+    )
+
+
+@pytest.mark.parametrize(
     ("path", "value", "severity"),
     [
-        ("limits/umask", "0077", "warning"),
         ("limits/nice", 10, "warning"),
         ("limits/memory_policy", "interleave", "warning"),
         ("limits/seccomp", "filter", "info"),

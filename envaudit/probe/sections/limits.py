@@ -1,6 +1,7 @@
 """What work that is launched this way is allowed: limits, control groups, processors, rights.
 
-Facts, besides the limits of setrlimit(2), {"soft", "hard"} each:
+Facts, besides the limits of setrlimit(2), {"soft", "hard"} each (CUDA reserves address space by the
+hundreds of GiB, so that a limit on it keeps a node from its GPUs):
 
     cpus           how many of the processors that are online it may run on: "all", or their number.
                    Which ones is a note: Slurm gives each node those that are free there
@@ -33,6 +34,10 @@ _LIMITS = {
     "nproc": "Max processes",
     "stack_bytes": "Max stack size",
     "core_bytes": "Max core file size",
+    "address_space_bytes": "Max address space",
+    "data_bytes": "Max data size",
+    "file_bytes": "Max file size",
+    "cpu_s": "Max cpu time",
 }
 # include/uapi/linux/capability.h
 _CAPABILITIES = {"cap_ipc_lock": 14, "cap_sys_nice": 23}
