@@ -1,9 +1,9 @@
-"""One solved package, as the lock names it and as this user fetches it."""
+"""One solved package, as the lock names it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,7 +18,6 @@ class Record:
     Attributes:
         channel: the canonical name of its channel, as the lock's metadata has it.
         url: the canonical URL of the file; credentials only as `${VARIABLE}`.
-        fetched_url: where this user gets it; may hold credentials, so it is never printed.
         md5, sha256: in hex, None where the channel's index has none.
         depends: match specs, `python >=3.10,<3.11.0a0`.
     """
@@ -29,7 +28,6 @@ class Record:
     subdir: str
     channel: str
     url: str
-    fetched_url: str = field(repr=False)
     md5: str | None = None
     sha256: str | None = None
     depends: tuple[str, ...] = ()
@@ -63,7 +61,6 @@ def record_of(table: Mapping[str, Any], channels: Sequence[Channel]) -> Record:
         subdir=str(table["subdir"]),
         channel=channel.canonical,
         url=url,
-        fetched_url=fetched,
         md5=table.get("md5"),
         sha256=table.get("sha256"),
         depends=tuple(table.get("depends", ())),

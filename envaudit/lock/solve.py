@@ -1,6 +1,7 @@
 """Solve for several platforms at once, in a child process, without conda on the machine.
 
-    solution = solve_platforms({"linux-64": specs}, channels, settings, virtual)
+    with start_solving({"linux-64": specs}, channels, settings, virtual) as solving:
+        solution = solving.result()
     solution.records["linux-64"]        # records by name
     solution.conflicts                  # what cannot be solved, in words
 
@@ -27,7 +28,7 @@ from envaudit.lock.record import Record, record_of
 from envaudit.lock.spec import Spec, tied_to
 from envaudit.lock.virtual import VirtualPackages
 
-__all__ = ["Channel", "Conflict", "Record", "Solution", "Solving", "solve_platforms", "start_solving"]
+__all__ = ["Channel", "Conflict", "Record", "Solution", "Solving", "start_solving"]
 
 # -I keeps the working directory, and so a repository under test, out of the child's sys.path.
 _BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from envaudit.lock.child import main; main()"
@@ -56,18 +57,6 @@ class Solution:
     records: Mapping[str, tuple[Record, ...]]
     conflicts: tuple[Conflict, ...] = ()
     helped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-def solve_platforms(
-    specs: Mapping[str, Sequence[Spec]],
-    channels: Sequence[Channel],
-    settings: Settings,
-    virtual: VirtualPackages,
-    **options: Any,
-) -> Solution:
-    """`start_solving(...)` and wait for it; takes and raises the same."""
-    with start_solving(specs, channels, settings, virtual, **options) as solving:
-        return solving.result()
 
 
 def start_solving(

@@ -23,7 +23,6 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 Row = Tuple[int, int, str]
 
-STEPS = ("import", "convolution", "collective", "libraries")
 _TEXT_MAX = 300
 _BUFFER_BYTES = 8192
 _MAPPED_MAX = 4096

@@ -65,8 +65,3 @@ def load_section(name: str) -> ModuleType:
         ImportError: there is none of that name, or it does not import on this Python.
     """
     return import_module(ON_REQUEST.get(name) or f"{sections.__name__}.{name}")
-
-
-def section_modules() -> List[ModuleType]:
-    """The modules of all sections, sorted by name."""
-    return [load_section(name) for name in section_names()]

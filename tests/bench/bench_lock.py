@@ -25,7 +25,7 @@ _SOLVE = """
 import sys, time
 from pathlib import Path
 from envaudit.lock.condarc import Settings
-from envaudit.lock.solve import solve_platforms
+from envaudit.lock.solve import start_solving
 from envaudit.lock.spec import channels_for, spec_of
 from envaudit.lock.virtual import virtual_packages
 seconds, url, expected, *texts = sys.argv[1:]
@@ -35,7 +35,9 @@ class Phases:
         began.setdefault(phase, time.perf_counter())
 specs = [spec_of(text) for text in texts]
 channels, _ = channels_for([url], specs, Settings())
-solution = solve_platforms({"linux-64": specs}, channels, Settings(), virtual_packages(), progress=Phases())
+wanted = {"linux-64": specs}
+with start_solving(wanted, channels, Settings(), virtual_packages(), progress=Phases()) as solving:
+    solution = solving.result()
 assert len(solution.records["linux-64"]) == int(expected), solution
 Path(seconds).write_text(str(began["done"] - began["solve"]))
 """

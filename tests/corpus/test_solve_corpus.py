@@ -10,7 +10,7 @@ from envaudit.errors import EnvauditError
 from envaudit.lock.condarc import Settings
 from envaudit.lock.lockspec import conda_lock_spec
 from envaudit.lock.names import TABLE
-from envaudit.lock.solve import solve_platforms
+from envaudit.lock.solve import start_solving
 from envaudit.lock.sourcefile import read_source
 from envaudit.lock.spec import channels_for, specs_of
 from envaudit.lock.virtual import virtual_packages
@@ -93,7 +93,9 @@ def _outcome(path: Path, corpus: Path, cache: Path) -> str:
     absent = [channel.canonical for channel in channels if channel.canonical not in CHANNELS]
     if absent:
         return f"not here: {', '.join(absent)}"
-    solution = solve_platforms(specs, channels, settings, virtual_packages(cuda="12.6"), cache_dir=str(cache))
+    virtual = virtual_packages(cuda="12.6")
+    with start_solving(specs, channels, settings, virtual, cache_dir=str(cache)) as solving:
+        solution = solving.result()
     conflicts = {each.platform: ", ".join(spec.text for spec in each.specs) for each in solution.conflicts}
     return "; ".join(
         f"{platform} at fault {conflicts[platform]}"

@@ -9,7 +9,7 @@ import pytest
 
 from envaudit.errors import NeededError
 from envaudit.lock.condarc import Settings
-from envaudit.lock.solve import solve_platforms
+from envaudit.lock.solve import start_solving
 from envaudit.lock.spec import channels_for, spec_of
 from envaudit.lock.virtual import virtual_packages
 from tests.lock.channel import served
@@ -19,10 +19,9 @@ from tests.lock.network import Quiet, QuietServer, serving
 def _count(name: str, settings: Settings, folder: Path) -> int:
     specs = [spec_of("numpy")]
     channels, _ = channels_for([name], specs, settings)
-    solution = solve_platforms(
-        {"linux-64": specs}, channels, settings, virtual_packages(), cache_dir=str(folder)
-    )
-    return len(solution.records["linux-64"])
+    wanted = {"linux-64": specs}
+    with start_solving(wanted, channels, settings, virtual_packages(), cache_dir=str(folder)) as solving:
+        return len(solving.result().records["linux-64"])
 
 
 def test_channel_with_an_unknown_certificate_is_refused(https_channel: str, tmp_path: Path) -> None:
