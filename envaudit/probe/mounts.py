@@ -23,8 +23,30 @@ _NETWORK = frozenset(
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "coda", "ncpfs", "9p", "virtiofs", "dvs"),
         *("lustre", "gpfs", "beegfs", "fhgfs", "ceph", "ceph-fuse", "wekafs", "panfs", "pvfs2", "orangefs"),
         *("glusterfs", "gfs2", "ocfs2", "quobyte", "curvefs", "juicefs", "lizardfs", "mfs", "moosefs"),
-        *("seaweedfs", "dfuse", "hdfs", "alluxio-fuse", "cvmfs2", "sshfs", "s3fs", "goofys", "gcsfuse"),
-        *("mountpoint-s3", "rclone"),
+        *(
+            "seaweedfs",
+            "dfuse",
+            "daos",
+            "hdfs",
+            "fuse_dfs",
+            "alluxio-fuse",
+            "cvmfs2",
+            "hf3fs",
+            "cubefs",
+            "cvfs",
+        ),
+        *(
+            "sshfs",
+            "s3fs",
+            "goofys",
+            "geesefs",
+            "gcsfuse",
+            "mountpoint-s3",
+            "rclone",
+            "blobfuse",
+            "blobfuse2",
+        ),
+        *("objectivefs", "s3ql", "ossfs", "cosfs", "obsfs", "davfs", "davfs2", "curlftpfs"),
     )
 )
 _OCTAL = re.compile(r"\\([0-3][0-7]{2})")
@@ -163,11 +185,13 @@ def real_path(context: Context, path: str, unless: Optional[MountTable] = None) 
 def is_network(fstype: str, source: str) -> bool:
     """Whether a file system is one that several nodes may share.
 
-    A FUSE client that gives itself no subtype is known by its source (`mountpoint-s3`, `JuiceFS:name`).
+    A FUSE client that gives itself no subtype is known by its source, which is its name (`mountpoint-s3`,
+    `mfs#server:9421`) or that of a server (`al@nas:/srv`, `https://cloud/dav`).
     """
     kind, _, subtype = fstype.partition(".")
     if kind in ("fuse", "fuseblk"):
-        return (subtype or source.partition(":")[0]).lower() in _NETWORK
+        client = subtype or re.split("[:#@]", source, maxsplit=1)[0]
+        return client.lower() in _NETWORK or (not subtype and ":" in source.partition("/")[0])
     return kind in _NETWORK
 
 
