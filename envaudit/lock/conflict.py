@@ -26,6 +26,8 @@ _ROOT = re.compile(r"[├└]─ (\S+)")
 _NO_CANDIDATE = re.compile(r"No candidates were found for ([^\s\[]+)")
 # Where a branch ends: what something needs and the rest of the request does not leave.
 _LEAF = re.compile(r"─ ([^\s\[]+)( [^\n]*?)?, for which no candidates were found")
+# One that a line of the source itself asks for.
+_ASKED = re.compile(r"No candidates were found for (__[a-z0-9_]+)( [^\n]*?)?\.?$", re.MULTILINE)
 # A virtual package that is assumed in another version than a package puts up with.
 _CONFLICTING = re.compile(r"─ (__[a-z0-9_]+)( [^\n]*?)?, which conflicts with")
 _CHANNEL_KEY = re.compile(r"\[channel=\"[^\"]*\"\]")
@@ -66,7 +68,9 @@ def conflict_of(
     text, platform = str(told["text"]), str(told["platform"])
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     unknown: Mapping[str, str] = told["unknown"]
-    names = list(unknown) or _names_at_fault(lines)
+    explained = _names_at_fault(lines)
+    # A virtual package that is assumed is in no channel either.
+    names = [name for name in unknown if not name.startswith("__") or name in explained] or explained
     at_fault = [spec for spec in specs if spec.name in names]
     if not unknown:
         at_fault.sort(key=lambda spec: names.index(spec.name))
@@ -101,6 +105,8 @@ def _names_at_fault(lines: Sequence[str]) -> list[str]:
 
 def _unknown_hints(unknown: Mapping[str, str], channels: Sequence[Channel], platform: str) -> list[str]:
     """One for each name that no channel has; one for all where it is python that is missing."""
+    # Of a virtual package no channel can tell.
+    unknown = {name: nearest for name, nearest in unknown.items() if not name.startswith("__")}
     if "python" in unknown and all(channel.canonical != "conda-forge" for channel in channels):
         return [
             f"The channels ({_names(channels)}) do not even have python: "
@@ -135,7 +141,8 @@ def _virtual_hints(text: str, platform: str, virtual: Sequence[VirtualPackage]) 
     """What is needed of the machine and what was assumed, and how to say otherwise."""
     assumed = {package.name: package.version for package in virtual}
     hints = []
-    for name, needed in dict.fromkeys([*_LEAF.findall(text), *_CONFLICTING.findall(text)]):
+    found = [*_ASKED.findall(text), *_LEAF.findall(text), *_CONFLICTING.findall(text)]
+    for name, needed in dict.fromkeys(found):
         if not name.startswith("__"):
             continue
         has = f"assumed is {assumed[name]}" if name in assumed else "none is assumed"

@@ -58,6 +58,22 @@ def _conflict(
     )
 
 
+def test_conflict_over_a_virtual_package_of_the_source_says_what_is_assumed() -> None:
+    """No channel has such a package, and neither has the pip section."""
+    conflict = _conflict(
+        "Cannot solve the request because of: No candidates were found for __cuda >=13.\n",
+        "__cuda>=13",
+        "__glibc>=2.17",
+        virtual=(VirtualPackage("__cuda", "11.4"), VirtualPackage("__glibc", "2.28")),
+        unknown={"__cuda": "", "__glibc": ""},
+    )
+    assert ["e.yml:1:5"] == [spec.where for spec in conflict.specs]
+    assert conflict.hints == (
+        "Needed of the machine is __cuda >=13, assumed is 11.4 for linux-64. If the nodes have it, "
+        "give --cuda VERSION, or list it in a --virtual-packages file under subdirs.linux-64.packages.",
+    )
+
+
 def test_conflict_over_the_machines_glibc_says_needed_and_assumed() -> None:
     """The cause hangs four levels below the spec that the user wrote."""
     conflict = _conflict(GLIBC, "numpy", "dask")
