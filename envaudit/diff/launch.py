@@ -2,7 +2,8 @@
 
 An ssh session and a Slurm step have other variables, limits and visible GPUs on a healthy node.
 Two environments that were asked for by different paths lie at different places, and may still be
-alike in all that matters. Such facts are compared only between nodes that were started alike.
+alike in all that matters. Such facts are compared only between nodes that were started alike, and
+facts that one source alone tells only between nodes that it was asked on.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ class Start(NamedTuple):
         word: what a drift calls another choice, `other launch`.
         said: the fact that names the choice; that two differ is no drift by itself.
         paths: the facts, and all below them, that follow from the choice.
+        usual: the choice of a node that does not say.
     """
 
     word: str
     said: Path
     paths: Tuple[Path, ...]
+    usual: str = "unknown"
 
 
 LAUNCH = Start(
@@ -93,14 +96,30 @@ STATIC = Start(
         ("python", "user_site"),
     ),
 )
-STARTS = (LAUNCH, INTERPRETER, INTEGRITY, STATIC)
+# What NVML says of GPUs, and nvidia-smi, which stands in where that library cannot be loaded, does not.
+NVML = Start(
+    word="other source",
+    said=("gpu", "source"),
+    paths=(
+        ("gpu", "confidential"),
+        ("gpu", "nvml"),
+        ("gpu", "each", "compute_capability"),
+        ("gpu", "each", "gsp_mode"),
+        ("gpu", "each", "nvlink_mbps"),
+        ("gpu", "each", "nvlink_version"),
+        ("gpu", "each", "nvlinks"),
+        ("gpu", "each", "nvlinks_up"),
+    ),
+    usual="NVML",
+)
+STARTS = (LAUNCH, INTERPRETER, INTEGRITY, STATIC, NVML)
 
 
 def choices(start: Start, fingerprints: Iterable[Fingerprint]) -> Dict[str, str]:
-    """What was chosen for each node; `unknown` where its section does not say."""
+    """What was chosen for each node; the usual where its section does not say."""
     found = {}
     for fingerprint in fingerprints:
         section = fingerprint.sections.get(start.said[0])
         choice = section.facts.get(start.said[1]) if section is not None else None
-        found[fingerprint.node] = choice if isinstance(choice, str) else "unknown"
+        found[fingerprint.node] = choice if isinstance(choice, str) else start.usual
     return found

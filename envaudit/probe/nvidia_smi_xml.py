@@ -135,23 +135,26 @@ class _Gpu:
         self._put("mig", "mig_mode/current_mig", read=_word)
         self._put("mig_pending", "mig_mode/pending_mig", read=_word)
         if "mig" in self.values:
-            self.values["mig_instances"] = self._mig_instances() if self.values["mig"] == "enabled" else None
+            self._put_mig_instances()
         self._put("persistence", "persistence_mode", read=_word)
         self._put("compute_mode", "compute_mode", read=_word)
 
-    def _mig_instances(self) -> Dict[str, int]:
-        """How many instances of each profile; the profile is told by size alone."""
+    def _put_mig_instances(self) -> None:
+        """How many instances of each profile, where a report tells; the profile is told by size alone."""
         devices = self.node.at("mig_devices")
+        if devices is None or self.values["mig"] != "enabled":
+            self.values["mig_instances"] = None
+            return
         counted: Dict[str, int] = {}
         total = _size(self.node, "fb_memory_usage/total")
         architecture = self.node.text_at("product_architecture") or ""
-        for instance in list(devices.all("mig_device"))[:_MIG_DEVICES_MAX] if devices else ():
+        for instance in list(devices.all("mig_device"))[:_MIG_DEVICES_MAX]:
             cores = instance.text_at("device_attributes/shared/multiprocessor_count") or ""
             memory = _size(instance, "fb_memory_usage/total")
             known = cores.isascii() and cores.isdigit()
             profile = mig_profile(architecture, total, int(cores) if known else None, memory)
             counted[profile] = counted.get(profile, 0) + 1
-        return counted
+        self.values["mig_instances"] = counted
 
     def _limits(self) -> None:
         # What NVML calls the limit is the one that was asked for, not the one that heat enforces.

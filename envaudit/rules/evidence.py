@@ -18,6 +18,7 @@ _LOOKING = ("probe", "inband")
 # How a comparison begins the reason for what is compared between equal launches only.
 # How the diff begins to say that two facts follow from how the probe was started.
 _OTHER_LAUNCH = "other launch: "
+_OTHER_SOURCE = "other source: "
 _OTHER_INTERPRETER = "other interpreter: "
 
 # So many nodes are named with what they tell of.
@@ -290,8 +291,11 @@ def _reason(drift: Drift) -> str:
     whys = sorted({group.why for group in drift.groups if group.state == "unknown"})
     if any(why.startswith(_OTHER_INTERPRETER) for why in whys):
         return "other interpreter asked for"
-    launches = [why[len(_OTHER_LAUNCH) :] for why in whys if why.startswith(_OTHER_LAUNCH)]
-    return f"other launch ({', '.join(launches)})" if launches else ", ".join(whys)
+    for word in (_OTHER_LAUNCH, _OTHER_SOURCE):
+        choices = [why[len(word) :] for why in whys if why.startswith(word)]
+        if choices:
+            return f"{word[:-2]} ({', '.join(choices)})"
+    return ", ".join(whys)
 
 
 def _named(drifts: List[Drift]) -> str:

@@ -7,6 +7,8 @@ from typing import Dict, List, Sequence, Tuple
 from envaudit.model.drift import Drift, join_path, split_path
 from envaudit.model.nodeset import fold
 
+_TOLD_ONCE = ("other launch", "other interpreter", "other source")
+
 
 def common_path(drifts: Sequence[Drift]) -> str:
     """What the paths of some drifts have in common, by whole segments."""
@@ -23,8 +25,8 @@ def not_known(drifts: Sequence[Drift]) -> Tuple[str, ...]:
     unknown: Dict[str, List[str]] = {}
     for drift in drifts:
         for group in drift.groups:
-            # What another launch hides is told once, by EA905.
-            if group.state == "unknown" and not group.why.startswith(("other launch", "other interpreter")):
+            # What another launch or source hides is told once, by EA905.
+            if group.state == "unknown" and not group.why.startswith(_TOLD_ONCE):
                 unknown.setdefault(group.why, []).extend(group.nodes)
     return tuple(f"not known on {fold(nodes)}: {why}" for why, nodes in sorted(unknown.items()))
 

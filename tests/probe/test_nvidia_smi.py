@@ -282,6 +282,16 @@ def test_mig_instance_whose_cores_are_no_number_is_unknown() -> None:
     assert {"unknown": 1} == row["facts"]["mig_instances"]
 
 
+def test_mig_instances_that_a_report_leaves_out_are_unknown() -> None:
+    """A report that was cut down tells nothing of them; one that says None tells that there are none."""
+    card = CARD.replace("<current_mig>Disabled", "<current_mig>Enabled")
+    (told,), (cut,) = (
+        read_report(report(text)).devices
+        for text in (card, card.replace("<mig_devices>None</mig_devices>", ""))
+    )
+    assert ({}, None) == (told["facts"]["mig_instances"], cut["facts"]["mig_instances"])
+
+
 def test_mig_profile_of_an_instance_without_sizes_is_unknown() -> None:
     """Counted all the same."""
     assert "unknown" == mig_profile("Ampere", None, 14, 1)
@@ -301,6 +311,8 @@ def test_nvidia_smi_stands_in_for_a_library_that_does_not_load(make_node: MakeNo
     )
     assert ("as driver", 81559 << 20) == (facts["each"]["gsp_firmware"], facts["each"]["memory_bytes"])
     assert "libnvidia-ml.so.1" in answer.notes["not_examined"]["NVML"]
+    assert "nvidia-smi" == facts["source"]
+    assert "source" not in gpu.read(make_node(MODULE, nvml=lines(1))).facts
 
 
 def test_nvidia_smi_stands_in_for_a_library_without_the_function(make_node: MakeNode) -> None:

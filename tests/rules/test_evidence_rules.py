@@ -243,6 +243,19 @@ def test_other_launch_is_info_and_names_the_smaller_side() -> None:
     assert "PASS" == Verdict.of([finding]).name
 
 
+def test_what_nvidia_smi_does_not_tell_is_no_other_gpu() -> None:
+    """It stands in where NVML cannot be loaded; the rest of the card is compared as ever."""
+    card = {"product": "NVIDIA H100", "ecc": "enabled"}
+    told = {"each": {**card, "compute_capability": "9.0", "nvlinks": 18}, "nvml": "as driver"}
+    untold = {"each": {**card, "ecc": "disabled"}, "source": "nvidia-smi"}
+    nodes = [fingerprint("a", gpu=told), fingerprint("b", gpu=told), fingerprint("c", gpu=untold)]
+    drifts = compare(nodes)
+    assert ["gpu/each/ecc"] == [drift.path for drift in drifts if drift.kind != "unknown"]
+    (said,) = (one for one in judge(Evidence(tuple(nodes), drifts=drifts)) if one.rule == "EA905")
+    assert ("info", ("c",)) == (said.severity, said.nodes)
+    assert "not compared, other source (NVML, nvidia-smi): 3 facts of gpu" == said.message
+
+
 def test_older_schema_is_info() -> None:
     """An older probe's node is not blamed for what was not asked then."""
     newer, older = Section("x", 2, "ok", {"new": 1}), Section("x", 1, "ok", {})

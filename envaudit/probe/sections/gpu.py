@@ -42,8 +42,9 @@ In a namespace or container without the device files and /proc/driver/nvidia, `m
 cards that the host passes through to a virtual machine (driver vfio-pci).
 
 Where NVML cannot be loaded, and on request (option `nvidia_smi`), `nvidia-smi -q -x` and
-`nvidia-smi nvlink --status` are asked; they do not tell the compute capability. A Jetson without
-NVML has its GPU from the device tree.
+`nvidia-smi nvlink --status` are asked; they do not tell the compute capability. `source` is then
+"nvidia-smi", and what NVML alone tells is held against nodes of the same source (`diff/launch.py`). A
+Jetson without NVML has its GPU from the device tree.
 
 Notes: `source` (nvml, nvidia-smi, device tree); `visible`, the variable's own text; `devices` by
 ordinal: UUIDs, serials, bus ids, temperatures, clocks and PCIe generation now, throttle_reasons, ECC
@@ -202,6 +203,8 @@ class _Reading:
 
     def _add_devices(self) -> None:
         self.notes["source"] = self.system.get("source", "nvml")
+        if self.notes["source"] == "nvidia-smi":
+            self.facts["source"] = "nvidia-smi"
         for row in [self.system, *self.told.devices]:
             self.not_examined.update(row.get("not_examined", {}))
         if "count" not in self.facts:
