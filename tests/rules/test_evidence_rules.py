@@ -253,7 +253,8 @@ def test_what_nvidia_smi_does_not_tell_is_no_other_gpu() -> None:
     assert ["gpu/each/ecc"] == [drift.path for drift in drifts if drift.kind != "unknown"]
     (said,) = (one for one in judge(Evidence(tuple(nodes), drifts=drifts)) if one.rule == "EA905")
     assert ("info", ("c",)) == (said.severity, said.nodes)
-    assert "not compared, other source (NVML, nvidia-smi): 3 facts of gpu" == said.message
+    paths = "gpu/each/compute_capability, gpu/each/nvlinks, gpu/nvml"
+    assert f"not compared, other source (NVML, nvidia-smi): {paths}" == said.message
 
 
 def test_older_schema_is_info() -> None:
