@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from envaudit.errors import UsageError
 from envaudit.lock.condarc import DEFAULT_ALIAS, DEFAULTS_HOST, Settings
-from envaudit.lock.credentials import credential_in
+from envaudit.lock.credentials import cleaned, credential_in
 
 NO_DEFAULTS = "nodefaults"
 
@@ -65,8 +65,8 @@ def resolve_channels(names: Iterable[str], settings: Settings) -> tuple[Channel,
     any name the user's `channels` count, and without those `defaults`, as for conda.
 
     Raises:
-        UsageError: a literal credential, an unset variable, a multichannel inside itself, or a
-            name that is no channel.
+        UsageError: a literal credential, an unset variable, a multichannel inside itself, or
+            what is no channel's name or address.
     """
     wanted = [name.strip() for name in names]
     named = [name for name in wanted if name != NO_DEFAULTS]
@@ -75,6 +75,8 @@ def resolve_channels(names: Iterable[str], settings: Settings) -> tuple[Channel,
     found: dict[str, Channel] = {}
     for name in named:
         for channel in _expand(name, settings, "", 0):
+            for url in channel.urls:
+                _refuse_malformed(url)
             found.setdefault(channel.base, channel)
     return tuple(found.values())
 
@@ -132,6 +134,25 @@ def _channel(name: str, settings: Settings, group: str) -> Channel:
     return Channel(text, base, _mirrors((text, base, fetched), settings) or (fetched,), group)
 
 
+def _refuse_malformed(url: str) -> None:
+    """Nothing where `url` can be the beginning of a package's URL.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    try:
+        parts = urlsplit(url)
+        good = parts.port != 0 and not parts.query and not parts.fragment
+    except ValueError:  # `http://[::1/x`, `http://host:99999/x`
+        good = False
+    if not good:
+        raise UsageError(
+            "no channel is at such an address",
+            where=cleaned(url),
+            next_step="It has a host, a port up to 65535 if any, a path, and nothing behind '?' or '#'.",
+        )
+
+
 def _address(text: str) -> str:
     """A folder as its `file://` URL; anything else as it is."""
     if text.startswith(("/", "./", "../", "~/")):
@@ -150,7 +171,7 @@ def _fetched(name: str, settings: Settings) -> str:
             return f"{_address(settings.custom_channels[known])}/{name}"
     for place in settings.default_channels:
         if "://" in place and place.endswith("/" + name):
-            return place
+            return _filled(place)
     return (
         f"{_address(settings.channel_alias)}/{name}"
         if not name.startswith("pkgs/")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envaudit.errors import InputError, UsageError
+from envaudit.lock.credentials import credential_in
 
 DEFAULT_ALIAS = "https://conda.anaconda.org"
 """conda's `channel_alias`, under which a bare channel name stands."""
@@ -37,7 +38,8 @@ class Settings:
     """What the user's files say about channels; URLs have no slash at their end.
 
     `ssl_verify` is True, False, `"truststore"`, or the path of a certificate bundle. Values may
-    hold credentials of the user's own mirrors: they are never printed nor written into a lock.
+    hold credentials of the user's own mirrors: they are never printed nor written into a lock. The
+    variables of `channels`, `default_channels` and `custom_multichannels` that keep one stand as written.
     """
 
     channel_alias: str = field(default=DEFAULT_ALIAS, repr=False)
@@ -168,7 +170,7 @@ def _known(table: Mapping[str, Any], where: str, environ: Mapping[str, str]) -> 
         if value is None:
             continue
         try:
-            known[key] = shape(_expanded(value, environ))
+            known[key] = shape(_expanded(value, environ, locked=key in _LOCKED))
         except ValueError as error:
             raise UsageError(
                 f"{key}: expected {error}, got {type(value).__name__}",
@@ -178,15 +180,17 @@ def _known(table: Mapping[str, Any], where: str, environ: Mapping[str, str]) -> 
     return known
 
 
-def _expanded(value: Any, environ: Mapping[str, str]) -> Any:
+def _expanded(value: Any, environ: Mapping[str, str], *, locked: bool) -> Any:
+    """`value` with its variables filled in; not where a lock would then hold what they keep secret."""
     from string import Template
 
-    if isinstance(value, str):
-        return Template(value).safe_substitute(environ) if "$" in value else value
+    if isinstance(value, str) and "$" in value:
+        filled = Template(value).safe_substitute(environ)
+        return value if locked and credential_in(filled) else filled
     if isinstance(value, list):
-        return [_expanded(item, environ) for item in value]
+        return [_expanded(item, environ, locked=locked) for item in value]
     if isinstance(value, dict):
-        return {key: _expanded(item, environ) for key, item in value.items()}
+        return {key: _expanded(item, environ, locked=locked) for key, item in value.items()}
     return value
 
 
@@ -264,5 +268,7 @@ _SHAPES: Mapping[str, Any] = {
     "remote_max_retries": _count,
     "add_pip_as_python_dependency": _flag,
 }
+# A channel of these may stand in a lock as it is written here; of the others it does by its name.
+_LOCKED = ("channels", "default_channels", "custom_multichannels")
 _ALIASES = {"ssl_verify": "verify_ssl", "add_pip_as_python_dependency": "add_pip"}
 _FIELDS = {"add_pip_as_python_dependency": "add_pip"}

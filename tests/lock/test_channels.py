@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from envaudit.errors import UsageError
 from envaudit.lock.channels import Channel, fetch_urls, resolve_channels
-from envaudit.lock.condarc import DEFAULT_ALIAS, DEFAULTS_HOST, Settings
+from envaudit.lock.condarc import DEFAULT_ALIAS, DEFAULTS_HOST, Settings, read_settings
 
 MIRROR = "https://mirrors.example/anaconda"
 BEHIND_A_MIRROR = Settings(
@@ -141,6 +144,41 @@ def test_channel_with_variables_is_fetched_with_them_and_locked_without(
     assert "tk-123" not in repr(channel)
 
 
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ("custom_multichannels: {{lab: ['{}']}}", "lab"),
+        ("default_channels: ['{}']", "defaults"),
+        ("channels: ['{}']", "nodefaults"),
+    ],
+)
+def test_channel_with_variables_in_the_users_settings_is_locked_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, name: str
+) -> None:
+    """The settings are no worse a place for them than the source; what is no secret is filled in."""
+    environ = {"CHANNEL_TOKEN": "tk-123", "CHANNEL_HOST": "https://conda.corp.example"}
+    monkeypatch.setattr(os, "environ", {**environ, "HOME": str(tmp_path)})
+    (tmp_path / ".condarc").write_text(settings.format("${CHANNEL_HOST}/x"), "utf-8")
+    plain = _one(name, read_settings(root=str(tmp_path)))
+    assert ("https://conda.corp.example/x",) == plain.urls == (plain.base,)
+    written = "https://conda.corp.example/t/${CHANNEL_TOKEN}/x"
+    (tmp_path / ".condarc").write_text(settings.format(written), "utf-8")
+    secret = _one(name, read_settings(root=str(tmp_path)))
+    assert (written, written) == (secret.canonical, secret.base)
+    assert ("https://conda.corp.example/t/tk-123/x",) == secret.urls
+
+
+def test_channel_of_defaults_with_variables_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror of `pkgs/main` is fetched with the password, and the lock has neither."""
+    monkeypatch.setattr(os, "environ", {"P": "pw", "HOME": str(tmp_path)})
+    (tmp_path / ".condarc").write_text("default_channels: ['https://u:${P}@m.example/pkgs/main']", "utf-8")
+    (found,) = resolve_channels(["defaults"], read_settings(root=str(tmp_path)))
+    assert ("pkgs/main", f"{DEFAULTS_HOST}/pkgs/main") == (found.canonical, found.base)
+    assert ("https://u:pw@m.example/pkgs/main",) == found.urls
+
+
 def test_channel_with_an_unset_variable_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A literal `${TOKEN}` would only be answered with 401."""
     monkeypatch.delenv("CHANNEL_TOKEN", raising=False)
@@ -169,6 +207,19 @@ def test_channel_that_is_no_name_is_refused(name: str) -> None:
     """An empty line of a list, and a comment that lost its sign."""
     with pytest.raises(UsageError, match="is no channel"):
         resolve_channels([name], Settings())
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://[::1/train", "http://h.example:99999/train", "https://h.example/x?a=1", "https://h.example/x#y"],
+)
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_channel_of_an_address_where_none_can_be_is_refused(address: str, mirrored: bool) -> None:
+    """The solver takes some of them for an error of its own, and others for another channel."""
+    settings = Settings(mirrored_channels={"train": (address,)}) if mirrored else Settings()
+    with pytest.raises(UsageError, match="no channel is at such an address") as caught:
+        _one("train" if mirrored else address, settings)
+    assert address == caught.value.where
 
 
 def test_package_urls_of_a_lock_go_through_the_mirror() -> None:
