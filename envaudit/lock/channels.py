@@ -128,7 +128,8 @@ def _channel(name: str, settings: Settings, group: str) -> Channel:
         known = _name_of_mirror(text, settings)
         if known is None:
             refuse_literal_credentials(text)
-            return Channel(text, text, _mirrors((text,), settings) or (_filled(text),), group)
+            mirrors = _mirrors((text, without_credentials(text)), settings)
+            return Channel(text, text, mirrors or (_filled(text),), group)
         text = known
     base, fetched = _canonical_base(text), _fetched(text, settings)
     return Channel(text, base, _mirrors((text, base, fetched), settings) or (fetched,), group)

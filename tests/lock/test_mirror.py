@@ -50,6 +50,9 @@ def test_mirror_needs_none_of_the_channel_s_credentials(
     del workplace.environment["TRAIN_TOKEN"]
     ended = workplace.run("install", LOCK, "--prefix", "env", "--offline", "--mirror", "mirror")
     assert 0 == ended.code, ended.err
+    workplace.condarc.write_text((workplace.folder / "mirror" / "condarc").read_text())
+    ended = workplace.run("install", LOCK, "--prefix", "env", "--offline")
+    assert 0 == ended.code, ended.err
 
 
 def test_mirror_is_a_channel_for_every_conda_program(workplace: Workplace, mirrored: Path) -> None:
