@@ -40,6 +40,7 @@ def test_mirror_needs_none_of_the_channel_s_credentials(
     secret = "https://${TRAIN_TOKEN}@conda.example/train"
     entries = [lock_entry(train_channel, package, base=secret) for package in SMALL]
     write_lock(workplace.folder / LOCK, entries, channels=(secret,))
+    workplace.mirror({})
     ended = workplace.run("mirror", LOCK, "--to", "mirror")
     assert (2, True) == (ended.code, "TRAIN_TOKEN is not set" in ended.err), ended.err
     workplace.mirror({secret: train_channel.url})
