@@ -18,6 +18,8 @@ _PROCESSES_MAX = _MIG_DEVICES_MAX = 64
 # What nvidia-smi prints for a value that this GPU or driver does not have.
 _ABSENT = {"", "n/a", "not supported", "requested functionality has been deprecated", "not available"}
 _DENIED = {"insufficient permissions", "no permission"}
+# What it prints in the place of any value of a card that does not answer, and the card's `state` then.
+_FAILED = {"err!": "", "unknown error": "", "gpu is lost": "lost", "gpu requires reset": "reset_required"}
 _WORDS = {
     "virtualization": {"pass-through": "passthrough", "vgpu": "vgpu"},
     "recovery_action": {"reset": "gpu_reset", "reboot": "node_reboot"},
@@ -79,6 +81,7 @@ class _Gpu:
         self.errors: List[str] = []
         self.not_examined: Dict[str, str] = {}
         self.values: Dict[str, Any] = {}
+        self.state = ""
         self.only_noted = False  # a note that cannot be read makes nothing partial
 
     def row(self) -> Dict[str, Any]:
@@ -89,6 +92,8 @@ class _Gpu:
         facts, self.values, self.only_noted = self.values, {}, True
         self._passing()
         notes = {name: value for name, value in self.values.items() if value is not None}
+        if self.state:
+            facts["state"] = self.state
         return {
             "ordinal": self.ordinal,
             "facts": facts,
@@ -110,7 +115,10 @@ class _Gpu:
             if word in _DENIED:
                 self.not_examined[f"GPU {self.ordinal}: {path}"] = told
                 return
+            self.state = _FAILED.get(word) or self.state
             try:
+                if word in _FAILED:
+                    raise ValueError(told)
                 self.values[key] = read(told)
             except ValueError:
                 if self.only_noted:
@@ -325,7 +333,7 @@ def _word(text: str) -> str:
     word = text.lower()
     for words in _WORDS.values():
         word = words.get(word, word)
-    if not re.fullmatch(r"[a-z0-9][a-z0-9 _-]{0,40}", word) or word in ("unknown error", "gpu is lost"):
+    if not re.fullmatch(r"[a-z0-9][a-z0-9 _-]{0,40}", word):
         raise ValueError(text)
     return word.replace(" ", "_").replace("-", "_")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, Callable
 
 import pytest
@@ -184,6 +185,20 @@ def test_value_that_is_no_value_is_unknown_and_an_error(word: str) -> None:
     assert not {"persistence"} & set(row["facts"])
     assert "GPU 0: nvidia-smi says 'Unknown Error' for persistence_mode" in row["errors"]
     assert row["facts"].get("memory_bytes") is None
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [("GPU is lost", "lost"), ("[GPU requires reset]", "reset_required"), ("ERR!", None)],
+)
+def test_card_that_does_not_answer_has_a_state_and_no_words_for_values(word: str, state: Any) -> None:
+    """As NVML's rows have it; the words are those of the error, and no product, mode or version."""
+    text = CARD
+    for tag in ("product_name", "persistence_mode", "vbios_version", "current_ecc", "gpu_temp"):
+        text = re.sub(f"<{tag}>[^<]*", f"<{tag}>{word}", text)
+    (row,) = read_report(report(text)).devices
+    assert not {"product", "persistence", "vbios", "ecc"} & set(row["facts"])
+    assert (state, 4) == (row["facts"].get("state"), len(row["errors"]))
 
 
 def test_value_that_needs_root_is_not_examined() -> None:
