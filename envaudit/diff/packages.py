@@ -40,12 +40,14 @@ def in_causal_order(fields: Iterable[str]) -> List[str]:
 def local_tags(versions: Sequence[Side]) -> List[Side]:
     """The sides of the local tag (`cu121` of `2.1.0+cu121`), where that alone tells versions apart.
 
-    Empty when the public versions differ too: then the version as a whole is the difference.
+    Empty when the public versions differ too, or a side has none: then the version as a whole is the
+    difference.
     """
     present = [side for side in versions if side.state == "present"]
     if not all(isinstance(side.value, str) for side in present):
         return []
-    if len({str(side.value).partition("+")[0] for side in present}) != 1:
+    values = {str(side.value) for side in present}
+    if len(values) < 2 or len({value.partition("+")[0] for value in values}) > 1:
         return []
     return [_tag(side) if side.state == "present" else side for side in versions]
 

@@ -66,6 +66,13 @@ def test_package_local_tag_that_one_node_lacks_is_absent_there() -> None:
     assert (Group(None, ("a",), "absent"), Group("cu121", ("b",))) == drift.groups
 
 
+def test_package_whose_version_one_node_does_not_have_tells_the_version() -> None:
+    """Neither has a tag, which says nothing of what they have."""
+    found = {"a": {"version": "1.26.4", "build": "0"}, "b": {"build": "0"}}
+    nodes = [fingerprint(node, conda={"packages": {"numpy": fields}}) for node, fields in found.items()]
+    assert ["conda/packages/numpy/version"] == [drift.path for drift in compare(nodes)]
+
+
 def test_package_of_another_version_and_tag_tells_the_whole_version() -> None:
     """When the release differs too, the tag is part of it."""
     assert [("version", ["2.4.1+cu118", "2.5.0+cu121"])] == told(
