@@ -44,7 +44,7 @@ def compare_loaded(sides: Sequence[Loaded], paths: PathFilter, policy: Policy) -
         UsageError: there is one node only, or a side names the same nodes live twice.
     """
     if len(sides) == 2 and set(sides[0].nodes) == set(sides[1].nodes):
-        return _node_by_node(sides[0], sides[1], paths)
+        return _node_by_node(sides[0], sides[1], paths, policy)
     fingerprints, missing = labelled(sides)
     if len(fingerprints) + len(missing) < 2:
         raise UsageError(
@@ -131,7 +131,7 @@ def _says_more(drift: Drift) -> bool:
     return bool(drift.reference) and all(group.state != "absent" for group in drift.groups)
 
 
-def _node_by_node(before: Loaded, now: Loaded, paths: PathFilter) -> Comparison:
+def _node_by_node(before: Loaded, now: Loaded, paths: PathFilter, policy: Policy) -> Comparison:
     """Basis baseline: the first side is the reference of the second."""
     suffix, own = before.suffix, now.suffix
     if suffix == own:
@@ -142,6 +142,7 @@ def _node_by_node(before: Loaded, now: Loaded, paths: PathFilter) -> Comparison:
     reference = {node: before.fingerprints[node] for node in both}
     current = {node: now.fingerprints[node] for node in both}
     drifts = compare_to_reference(reference, current, basis="baseline", suffix=suffix, paths=paths)
+    drifts = (*drifts, *beside_baseline(reference, current, paths, policy))
     missing = {f"{node}{suffix}": gone for node, gone in before.missing.items()}
     missing.update(now.missing)
     held = tuple(replace(each, node=f"{node}{suffix}") for node, each in reference.items())

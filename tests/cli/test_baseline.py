@@ -56,9 +56,9 @@ def test_what_belongs_to_a_launch_is_held_against_the_other_nodes_of_it(folder: 
     store_snapshot(folder.path, launched("slurm"), captured_at=NOON)
     assert [] == [each for each in told(compared(folder, "good")) if each[0] != "info"]
     store_snapshot(folder.path, launched("slurm", n2={NCCL: "2.27.3"}), captured_at=NIGHT)
-    assert [("error", "EA214", ["n2"])] == [
-        each for each in told(compared(folder, "good")) if each[0] != "info"
-    ]
+    both = folder.run("diff", "n[1-3]@good", "n[1-3]@latest", "--format", "json")
+    for ended in (compared(folder, "good"), both):
+        assert [("error", "EA214", ["n2"])] == [each for each in told(ended) if each[0] != "info"]
 
 
 def test_difference_that_a_baseline_of_another_launch_has_too_is_none(folder: Folder) -> None:
@@ -165,6 +165,17 @@ def test_baseline_of_nodes_that_do_not_answer_is_a_baseline(kept: Folder) -> Non
     kept.set_node("n1", script="exit 1")
     ended = kept.ask("diff", "n1", "--baseline", "good", "--new-only")
     assert (3, "", True) == (ended.code, ended.err, "EA901" in ended.out)
+
+
+@pytest.mark.parametrize("words", [("diff", "n1"), ("gate", "--nodes", "n1", "--no-check")])
+def test_baseline_that_is_mistyped_is_told_before_any_node_is_asked(
+    kept: Folder, words: Sequence[str]
+) -> None:
+    """Of nodes that do not answer it would have been told as the reference that was compared with."""
+    kept.set_node("n1", script=f"touch {kept.path}/asked; exit 1")
+    ended = kept.ask(*words, "--baseline", "goood")
+    assert (2, "", True) == (ended.code, ended.out, "Did you mean 'good'?" in ended.err)
+    assert not (kept.path / "asked").exists()
 
 
 def test_baseline_of_a_role_is_its_own_nodes_past(tmp_path: Path) -> None:
