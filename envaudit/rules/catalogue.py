@@ -56,6 +56,7 @@ ENTRIES: Sequence[Entry] = (
     Entry("host/**", EXACTLY, "warning", "The machine is set up in another way."),
     Entry("limits/seccomp", EXACTLY, "info", "Some calls are refused there, as one to bind memory may be."),
     Entry("limits/cap_sys_nice", EXACTLY, "info", "Where it is missing, priorities can only be lowered."),
+    Entry("limits/dev_shm_gib", WITHIN, "warning", "Ranks share data there; it follows the memory.", 2),
     Entry("limits/**", EXACTLY, "warning", "The work gets processors or memory in another way."),
     Entry("clock/service", NOT_AT_ALL, "info", "Several services keep the time as well as one."),
     Entry("clock/synchronised", NOT_AT_ALL, "info", _OF_EACH),

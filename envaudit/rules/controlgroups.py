@@ -85,7 +85,7 @@ def threads_allowed_differ(evidence: Evidence, policy: Policy) -> Iterator[Found
 )
 def few_processors(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Of the whole job or container; what one task of several is bound to says nothing of the others."""
-    told = told_between_nodes(evidence, policy, "EA129", "limits/cpu_quota_millicpus")
+    told = told_between_nodes(evidence, policy, "EA129", "limits/cpu_quota_millicpus", "limits/cpus")
     yield from over_nodes(evidence, lambda fingerprint: processors_for_gpus(fingerprint, policy), told)
 
 

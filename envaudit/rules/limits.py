@@ -65,7 +65,7 @@ _WORDS = {
 )
 def memlock_too_small(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A finite soft limit on a node with an HCA; CAP_IPC_LOCK lifts it (ib_umem_get of the kernel)."""
-    told = told_between_nodes(evidence, policy, "EA129", "limits/memlock_bytes")
+    told = told_between_nodes(evidence, policy, "EA129", "limits/memlock_bytes", "limits/cap_ipc_lock")
     yield from over_nodes(evidence, lambda fingerprint: _memlock(fingerprint, policy), told)
 
 
@@ -215,6 +215,7 @@ def _open_files(fingerprint: Fingerprint, policy: Policy) -> Iterator[Found]:
     title="resource limits differ",
     why="What runs on one node runs into a limit on another.",
     of=tuple(f"limits/{name}" for name in _WORDS),
+    compared="exactly, /dev/shm within 2 %",
     how_to_fix="Compare limits.conf, what starts the work (slurmd, options of srun, sshd) and those of a "
     "container.",
 )
@@ -227,6 +228,7 @@ def limits_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
         "nofile": _open_files,
         "dev_shm_gib": _shared_memory,
         "cpu_quota_millicpus": processors_for_gpus,
+        "cpus": processors_for_gpus,
     }
     found = {
         one.node: [found for name in names if name in judges for found in judges[name](one, policy)]

@@ -43,8 +43,8 @@ def mapping(value: object) -> Facts:
     return value if isinstance(value, dict) else {}
 
 
-def told_between_nodes(evidence: Evidence, policy: Policy, rule_id: str, path: str) -> FrozenSet[str]:
-    """The nodes of which a rule about differences speaks because of `path`, or of what is below it.
+def told_between_nodes(evidence: Evidence, policy: Policy, rule_id: str, *paths: str) -> FrozenSet[str]:
+    """The nodes of which a rule about differences speaks because of one of `paths`, or of what is below.
 
     That another node has it right is the better finding: one cause, one finding; so is that a lock says
     which is right. Where a policy or a waiver quiets that rule, nothing counts as told.
@@ -56,6 +56,6 @@ def told_between_nodes(evidence: Evidence, policy: Policy, rule_id: str, path: s
     return frozenset(
         node
         for claim in claims
-        if any(drift.path == path or drift.path.startswith(f"{path}/") for drift in claim.drifts)
+        if any(f"{drift.path}/".startswith(f"{path}/") for drift in claim.drifts for path in paths)
         for node in claim.nodes
     )

@@ -121,17 +121,34 @@ def test_processors_that_are_enough_or_not_the_launchs_raise_nothing(node: Finge
     assert [] == told([node])
 
 
-def test_quota_of_one_node_is_one_finding_with_its_consequence() -> None:
-    """The difference says what follows from it; where it is off, the node's own rule speaks."""
-    nodes = [edited(with_gpus(8), "limits/cpu_quota_millicpus", quota) for quota in (64000, 64000, 4000)]
-    renamed = [
+def renamed(nodes: List[Fingerprint]) -> List[Fingerprint]:
+    """The same as n0, n1, ..."""
+    return [
         Fingerprint(f"n{number}", one.source, one.captured_at, one.tool, one.sections)
         for number, one in enumerate(nodes)
     ]
-    (finding,) = findings(renamed)
+
+
+def test_quota_of_one_node_is_one_finding_with_its_consequence() -> None:
+    """The difference says what follows from it; where it is off, the node's own rule speaks."""
+    quotas = (64000, 64000, 4000)
+    nodes = renamed([edited(with_gpus(8), "limits/cpu_quota_millicpus", quota) for quota in quotas])
+    (finding,) = findings(nodes)
     assert ("EA129", ("n2",), "limit of CPU time differs") == (finding.rule, finding.nodes, finding.message)
     assert ("n2: 4 processors for 8 GPUs",) == finding.evidence
-    assert [("EA137", "warning", ("n2",))] == told(renamed, Policy(levels={"EA129": "off"}))
+    assert [("EA137", "warning", ("n2",))] == told(nodes, Policy(levels={"EA129": "off"}))
+
+
+def test_processors_of_one_node_are_one_finding_with_their_consequence() -> None:
+    """A step that was given one processor on one node."""
+    nodes = renamed([edited(with_gpus(8, cpus=cpus), "limits/cpus", cpus) for cpus in (64, 64, 1)])
+    (finding,) = findings(nodes)
+    assert ("EA129", ("n2",), "limit of processors differs") == (
+        finding.rule,
+        finding.nodes,
+        finding.message,
+    )
+    assert ("n2: 1 processor for 8 GPUs",) == finding.evidence
 
 
 def test_number_of_processors_that_differs_is_a_limit_that_differs() -> None:

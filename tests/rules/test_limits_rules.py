@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -182,6 +182,24 @@ def test_shared_memory_that_differs_says_what_gives_a_container_more() -> None:
     (finding,) = findings([node("n1"), node("n2"), node("n3", shm_bytes=64 << 20, shm_free=64 << 20)])
     assert ("EA129", "size of /dev/shm differs") == (finding.rule, finding.message)
     assert "--shm-size" in finding.hint
+
+
+@pytest.mark.parametrize(("one", "other", "rules"), [(503, 504, []), (63, 64, []), (500, 512, ["EA129"])])
+def test_shared_memory_that_follows_the_memory_to_the_page_is_alike(
+    one: int, other: int, rules: List[str]
+) -> None:
+    """Half of a memory of which each firmware keeps some pages more: 503.49 and 503.51 GiB."""
+    nodes = [node(f"n{number}", shm_bytes=size * GIB) for number, size in enumerate([one, other, other])]
+    assert rules == [finding.rule for finding in findings(nodes)]
+
+
+def test_right_to_lock_memory_that_one_node_lacks_is_one_error_with_its_consequence() -> None:
+    """The limit is everywhere as low, and matters there alone."""
+    nodes = fleet("slurm-a")
+    nodes = [edited(one, "limits/memlock_bytes", {"soft": 8 << 20, "hard": 8 << 20}) for one in nodes]
+    (finding,) = findings([*nodes[:2], edited(nodes[2], "limits/cap_ipc_lock", False)])
+    assert ("EA129", "error", ("n3",)) == (finding.rule, finding.severity, finding.nodes)
+    assert ("n3: only 8 MiB of memory may be locked, and there is an HCA",) == finding.evidence
 
 
 def test_memlock_that_differs_is_one_error_with_its_consequence() -> None:
