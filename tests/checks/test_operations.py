@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,8 @@ torch = pytest.importorskip("torch", reason="needs torch: nox -s checks")
 
 from envaudit.checks import registry  # noqa: E402
 from envaudit.checks.device import DeviceFacts, facts_of  # noqa: E402
-from envaudit.checks.operations import NotRunnable  # noqa: E402
-from envaudit.checks.outcome import NOT_RUN, OK  # noqa: E402
+from envaudit.checks.operations import NotRunnable, triton_kernels  # noqa: E402
+from envaudit.checks.outcome import ERROR, NOT_RUN, OK  # noqa: E402
 from envaudit.checks.precision import full_precision  # noqa: E402
 from envaudit.checks.trial import Effort, attempt  # noqa: E402
 from tests.conftest import PACKAGE_HOME  # noqa: E402
@@ -167,6 +169,53 @@ def test_triton_s_kernels_are_right_under_its_interpreter() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ)
     wanted = ["triton_kernels/int32/add ok", "triton_kernels/fp32/dot ok", "triton_kernels/fp16/dot ok"]
     assert wanted == [line.strip() for line in done.stdout.splitlines()], done.stderr
+
+
+class _Unbuilt:
+    """In the place of a Triton kernel, on a machine where Triton cannot build what launches it."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        return self._launch
+
+    def _launch(self, *arguments: object, **sizes: int) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        # As Triton 2.0 to 3.8 say it, the second with gcc and without Python.h.
+        (
+            RuntimeError("Failed to find C compiler. Please specify via CC environment variable."),
+            NOT_RUN,
+            "needs a C compiler, for Triton: there is none",
+        ),
+        (
+            subprocess.CalledProcessError(1, ["/usr/bin/gcc", "/tmp/tmpb9/cuda_utils.c", "-O3"]),
+            NOT_RUN,
+            "needs a C compiler and Python's headers, for Triton: gcc ended with exit status 1",
+        ),
+        (
+            subprocess.CalledProcessError(-11, ["/opt/triton/backends/nvidia/bin/ptxas", "--version"]),
+            ERROR,
+            "CalledProcessError: Command",
+        ),
+        (RuntimeError("Triton Error [CUDA]: an illegal memory access"), ERROR, "RuntimeError: Triton Error"),
+    ],
+)
+def test_triton_without_a_c_compiler_says_so_and_its_other_failures_are_errors(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, status: str, words: str
+) -> None:
+    """Images that run CUDA have often no compiler, and their GPUs are sound."""
+    kernels = SimpleNamespace(add=_Unbuilt(error), multiply=_Unbuilt(error))
+    monkeypatch.setattr(triton_kernels, "_kernels", lambda facts: kernels)
+    for case in registry.cases(CPU, ["triton_kernels"]):
+        outcome = attempt(case, CPU, 5)
+        assert status == outcome.status, case.name
+        assert outcome.reason.startswith(words)
 
 
 @pytest.mark.kernels

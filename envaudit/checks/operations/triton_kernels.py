@@ -7,7 +7,8 @@ right. Without a GPU they run under Triton's interpreter (TRITON_INTERPRET=1), w
 from __future__ import annotations
 
 import os
-from typing import Any, List, Tuple
+import subprocess
+from typing import Any, Callable, List, Tuple
 
 from envaudit.checks.counterhash import derive, integers
 from envaudit.checks.device import CPU, DeviceFacts
@@ -55,7 +56,7 @@ def _preparing_add(facts: DeviceFacts, count: int) -> Any:
             kernels.add[grid](a, b, total, count, BLOCK=_BLOCK)
             return (total,)
 
-        return Prepared(run, lambda where: (wanted(where),), moved_bytes=12 * count)
+        return Prepared(_launched(run), lambda where: (wanted(where),), moved_bytes=12 * count)
 
     return prepare
 
@@ -78,9 +79,33 @@ def _preparing_dot(facts: DeviceFacts, dtype: str, size: int) -> Any:
         def expected(where: Any) -> Tuple[Any, ...]:
             return (result(product, where, torch.float32),)
 
-        return Prepared(run, expected, flops=2 * size**3)
+        return Prepared(_launched(run), expected, flops=2 * size**3)
 
     return prepare
+
+
+def _launched(run: Callable[[], Tuple[Any, ...]]) -> Callable[[], Tuple[Any, ...]]:
+    """The same, launched once: for that Triton builds C code on the machine, and many an image cannot.
+
+    torch's own CUDA runtime images have long had no compiler; a device is not wrong for it.
+
+    Raises:
+        NotRunnable: there is no C compiler, or it finds no headers of Python.
+    """
+    try:
+        run()
+    except subprocess.CalledProcessError as error:
+        # The whole command has the name of a temporary folder, which is another on every node.
+        program = os.path.basename(str(error.cmd[0]))
+        if program.startswith("ptxas"):
+            raise
+        why = f"{program} ended with exit status {error.returncode}"
+        raise NotRunnable(f"needs a C compiler and Python's headers, for Triton: {why}") from error
+    except RuntimeError as error:
+        if "Failed to find C compiler" not in str(error):
+            raise
+        raise NotRunnable("needs a C compiler, for Triton: there is none") from error
+    return run
 
 
 def _kernels(facts: DeviceFacts) -> Any:
