@@ -9,7 +9,7 @@ import importlib
 import os
 import signal
 import sys
-from typing import Any, Dict, Iterable, List, NoReturn, Optional, Sequence
+from typing import Any, Dict, Iterable, List, NoReturn, Optional, Sequence, Tuple
 
 from envaudit._version import __version__
 from envaudit.cli.stdout import write
@@ -195,7 +195,20 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
 
-    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+    def parse_known_args(  # type: ignore[override]
+        self, args: Optional[Sequence[str]] = None, namespace: Any = None
+    ) -> Tuple[Any, List[str]]:
+        """As argparse does it; an option without its value, `--lock "$UNSET"`, is never one left out."""
+        options, left = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            value = getattr(options, action.dest, None)
+            if action.option_strings and (value == "" or (isinstance(value, list) and "" in value)):
+                self.error(f"argument {'/'.join(action.option_strings)}: is empty; is a variable unset?")
+        return options, left
+
+    def parse_args(  # type: ignore[override]
+        self, args: Optional[Sequence[str]] = None, namespace: Any = None
+    ) -> Any:
         """As argparse does it; for an option that there is not the nearest name is suggested."""
         options, left = self.parse_known_args(args, namespace)
         if left and self.mixing:

@@ -422,6 +422,25 @@ def test_diff_that_ignores_everything_is_a_usage_error(folder: Folder) -> None:
         assert "nothing is left to compare" in ended.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gate", "--no-check", "--lock", ""),
+        ("bundle", "--lock="),
+        ("verify", "uv.lock", "--prefix", ""),
+        ("waive", "EA331", "--until", "2099-01-31", "--reason", "why", "--nodes", ""),
+        ("store", "verify", "--store", ""),
+        ("lint", "--config", "", "environment.yml"),
+        ("snapshot", "--section", ""),
+    ],
+)
+def test_option_without_its_value_is_not_one_left_out(folder: Folder, words: tuple[str, ...]) -> None:
+    """Where a variable of a CI job is unset, nothing is held to less than what was asked for."""
+    ended = folder.run(*words)
+    assert (2, "", False) == (ended.code, ended.out, (folder.path / "envaudit.toml").exists())
+    assert "is empty; is a variable unset?" in ended.err
+
+
 def test_log_of_one_snapshot_counts_in_the_singular(folder: Folder) -> None:
     """The first snapshot of a node is no change."""
     folder.ask("snapshot", "--nodes", "n1")
