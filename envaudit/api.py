@@ -94,6 +94,7 @@ def diff(*sides: str | os.PathLike[str] | Snapshot | Fingerprint, **options: Any
         InputError: a file that cannot be read.
         Interrupted: Ctrl-C.
     """
+    from envaudit.cli.baselines import check_baseline
     from envaudit.cli.diff import compared
     from envaudit.cli.loading import load
 
@@ -101,6 +102,7 @@ def diff(*sides: str | os.PathLike[str] | Snapshot | Fingerprint, **options: Any
     given = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in sides]
     texts = [each for each in given if isinstance(each, str)]
     asked = _options("diff", *(texts or ["-"]), **options)
+    check_baseline(asked)
     try:
         loaded = iter(load([parse(text) for text in texts], asked) if texts else ())
         named = [

@@ -22,6 +22,21 @@ MAJORITY = "majority"
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]*\Z")
 
 
+def check_baseline(options: argparse.Namespace) -> None:
+    """Tell of a mistyped `--baseline` before any node is asked.
+
+    Raises:
+        UsageError: a tag that no node has, or a reference of no form.
+    """
+    wanted = options.baseline
+    if wanted is None or wanted == MAJORITY:
+        return
+    if is_tag(wanted):
+        open_store(options).locate((), wanted)
+    else:
+        references.parse(wanted)
+
+
 def compare_with(sides: Sequence[Loaded], options: argparse.Namespace, paths: PathFilter) -> Comparison:
     """Compare as `--baseline` says: by a tag, with one node, or with the majority.
 

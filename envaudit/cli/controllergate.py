@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from envaudit._version import __version__
 from envaudit.cli import configuration, gatestages, goodbad
+from envaudit.cli.baselines import check_baseline
 from envaudit.cli.checkoptions import CheckAsk
 from envaudit.cli.clock import clocks_of
 from envaudit.cli.judging import Judged, judged, passed_words
@@ -92,6 +93,7 @@ class _Gate:
         options.section, options.time_services = [], "whole"
         if options.stored and options.only:
             raise UsageError("--stored runs nothing on the nodes, so it goes without --only")
+        check_baseline(options)
         self.ask = gatestages.asked_of(options)
 
     def run(self) -> Gated:

@@ -9,7 +9,7 @@ from typing import Sequence
 
 from envaudit._version import __version__
 from envaudit.cli import launched, references
-from envaudit.cli.baselines import compare_with, told_against_baseline
+from envaudit.cli.baselines import check_baseline, compare_with, told_against_baseline
 from envaudit.cli.comparing import role_stages
 from envaudit.cli.judging import judged, unexamined_stages
 from envaudit.cli.loading import Loaded, add_section_option, add_store_option, load
@@ -64,6 +64,7 @@ def execute(options: argparse.Namespace) -> int:
     began = time.monotonic()
     check_output_options(options)
     parsed = [references.parse(text) for text in options.references]
+    check_baseline(options)
     report = compared(load(parsed, options), options, began)
     emit(report, options)
     return report.exit_code

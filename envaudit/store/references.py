@@ -19,7 +19,7 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 
 
 def locate(snapshots: str, tags: str, nodes: Sequence[str], reference: str) -> Dict[str, str]:
-    """The snapshot file that `reference` means for each node.
+    """The snapshot file that `reference` means for each node; of no node it is asked whether the tag exists.
 
     Raises:
         UsageError: no such tag, no such time, a node without a snapshot; the nearest name is
@@ -85,7 +85,7 @@ def no_snapshot_of(snapshots: str, nodes: Iterable[str], known: Iterable[str]) -
 def _locate_tag(tags: str, nodes: Sequence[str], tag: str) -> Dict[str, str]:
     found = {node: read_tag(tags, tag, node) for node in nodes}
     gone = [node for node, name in found.items() if name is None]
-    if not gone:
+    if found and not gone:
         return {node: name for node, name in found.items() if name is not None}
     tagged = nodes_with(tags, tag)
     if not tagged:
@@ -97,6 +97,8 @@ def _locate_tag(tags: str, nodes: Sequence[str], tag: str) -> Dict[str, str]:
             next_step=suggest(tag, [*known, LATEST])
             or (f"Its tags are {', '.join(known[:8])}." if known else "It has no tags yet, only 'latest'."),
         )
+    if not gone:
+        return {}
     raise UsageError(
         f"no tag '{tag}' on this node",
         where=fold(gone),
