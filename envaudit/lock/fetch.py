@@ -29,6 +29,9 @@ from envaudit.lock.parts import Parts, Stopped, cache_failure
 from envaudit.model.printing import printable
 
 _CHUNK_BYTES = 1 << 18
+# More than any package has (the largest, of CUDA and ROCm, have 5 GB). A lock does not tell sizes, and
+# before the hash of an answer without an end is known the disk would be full.
+_MAX_BYTES = 16 << 30
 # It becomes a path here.
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!~-]{0,250}\Z")
 _CONDA_ENDINGS = (".conda", ".tar.bz2")
@@ -273,7 +276,8 @@ class _Fetch:
 
     def _copy(self, answer: Any, out: IO[bytes], digest: Any) -> bytes:
         head = b""
-        announced = answer.headers.get("Content-Length")
+        header = answer.headers.get("Content-Length") or ""
+        announced_bytes = int(header) if header.isdecimal() else 0
         size_bytes = 0
         while chunk := answer.read(_CHUNK_BYTES):
             if self.stop.is_set():
@@ -281,13 +285,23 @@ class _Fetch:
             head = head or chunk[:200]
             digest.update(chunk)
             size_bytes += len(chunk)
+            if max(size_bytes, announced_bytes) > _MAX_BYTES:
+                raise self._too_large(answer.url)
             try:
                 out.write(chunk)
             except OSError as error:
                 raise cache_failure(self.folder, error) from None
-        if announced is not None and announced.isdigit() and size_bytes < int(announced):
-            raise http.client.IncompleteRead(b"", int(announced) - size_bytes)
+        if size_bytes < announced_bytes:
+            raise http.client.IncompleteRead(b"", announced_bytes - size_bytes)
         return head
+
+    def _too_large(self, url: str) -> InputError:
+        return InputError(
+            f"{self.file.name} is not the file that the lock means",
+            where=printable_url(url),
+            why=f"what comes has more than {_MAX_BYTES >> 30} GiB",
+            next_step="Ask who runs that channel.",
+        )
 
     def _wrong_hash(self, where: str, found: str, head: bytes = b"") -> InputError:
         kind = "sha256" if self.file.sha256 else "md5"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from envaudit.errors import InputError
+from envaudit.lock import fetch
+from envaudit.lock.opener import Opener
 from tests.lock.channel import LocalChannel, served
 from tests.lock.locks import BASE, SMALL, lock_entry, small_lock, write_lock
 from tests.lock.network import Quiet, QuietServer, serving
@@ -52,6 +56,41 @@ def test_install_finds_the_user_s_credentials_and_prints_none(
         records = "".join(path.read_text() for path in (place.folder / "env/conda-meta").glob("*.json"))
         assert "se-cret" not in records
         assert "tok-en" not in records
+
+
+class _Endless(Quiet):
+    """Sends a package without an end, or one that is said to be far from it."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Until the client hangs up."""
+        self.send_response(200)
+        chunk = b"\0" * (1 << 16)
+        if "said" in self.path:
+            self.send_header("Content-Length", "9" * 15)
+        else:
+            self.send_header("Transfer-Encoding", "chunked")
+            chunk = b"10000\r\n" + chunk + b"\r\n"
+        self.end_headers()
+        with suppress(OSError):
+            while True:
+                self.wfile.write(chunk)
+
+
+@pytest.mark.parametrize("folder", ["endless", "said"])
+def test_fetch_of_an_answer_that_no_package_has_the_size_of_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """Its hash would be known once the disk is full."""
+    if folder == "endless":
+        monkeypatch.setattr(fetch, "_MAX_BYTES", 1 << 22)
+    with serving(QuietServer(("127.0.0.1", 0), _Endless)) as port:
+        url = f"http://127.0.0.1:{port}/{folder}/a-1-0.conda"
+        file = fetch.Wanted("a-1-0.conda", (url,), "0" * 64, None)
+        with pytest.raises(InputError, match="what comes has more than"):
+            fetch.fetch_all([file], str(tmp_path), opener=Opener())
+    assert [] == [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize(
