@@ -32,8 +32,8 @@ def in_effect(context: Context) -> Tuple[Dict[str, Tuple[str, str]], List[str], 
             path = os.path.join(context.workdir, path)
         try:
             text = context.read_text(path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            continue  # a container runtime makes a folder where it was to mount a file that is not there
         except OSError as error:
             if isinstance(error, PermissionError) and origin == "~/.nccl.conf":
                 continue  # a home that is not this user's, whose NCCL does not get in either
@@ -46,10 +46,13 @@ def in_effect(context: Context) -> Tuple[Dict[str, Tuple[str, str]], List[str], 
 
 
 def _assignments(text: str) -> Mapping[str, str]:
-    """The NAME=value lines of an nccl.conf, read as NCCL does: no trimming, the first of a name wins."""
+    """The NAME=value lines of an nccl.conf, read as NCCL does: no trimming, the first of a name wins.
+
+    With `NCCL_ALGO = Ring` it sets a variable whose name ends with a space, which nobody reads.
+    """
     found: Dict[str, str] = {}
     for line in text.split("\n"):
         name, equals, value = line.partition("=")
-        if equals and name.startswith("NCCL_"):
+        if equals and name.startswith("NCCL_") and not name[-1].isspace():
             found.setdefault(name, value)
     return found

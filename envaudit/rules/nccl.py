@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from envaudit.model.drift import Drift, split_path
 from envaudit.model.fingerprint import Fingerprint
-from envaudit.rules.nodefacts import by_nodes, claimed, notes_of, setting
+from envaudit.rules.nodefacts import assigned, by_nodes, claimed, notes_of, setting
 from envaudit.rules.pernode import facts_of, mapping
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Found, difference
@@ -177,7 +177,7 @@ def _shown(fingerprint: Fingerprint, names: Sequence[str]) -> str:
         value = str(row.get("value"))[:_MAX_VALUE]
         nothing = mapping(selection.get(RESOLVES.get(name, ""))).get("matched") == 0
         place = "" if origin == "environment" else f" ({origin})"
-        told.append(f"{name}={value}{place}{', which matches nothing' if nothing else ''}")
+        told.append(f"{assigned(name, value)}{place}{', which matches nothing' if nothing else ''}")
     more = len(names) - _MAX_TOLD
     return "; ".join(told) + (f"; and {more} more" if told and more > 0 else "")
 

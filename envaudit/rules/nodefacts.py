@@ -86,6 +86,12 @@ def says(drift: Drift, *keys: str) -> bool:
     return any(key in group.value for group in drift.groups if isinstance(group.value, dict) for key in keys)
 
 
+def assigned(name: str, value: object) -> str:
+    """`NCCL_IB_HCA=mlx5`; in quotes where the value begins or ends with a space, which NCCL takes as it is."""
+    text = str(value)
+    return f"{name}={text if text == text.strip() else repr(text)}"
+
+
 def is_seen(drift: Drift) -> bool:
     """Whether no group has null beside others' values, which means that it was not seen there.
 

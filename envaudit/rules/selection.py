@@ -9,6 +9,7 @@ from envaudit.model.drift import split_path
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.nodefacts import (
     TRAINING_LAUNCHES,
+    assigned,
     by_nodes,
     claimed,
     launch_of,
@@ -78,7 +79,7 @@ def _nothing(fingerprint: Fingerprint, name: str) -> Iterator[Found]:
     if facts.get("matched") == 0 or excluded or loopback:
         what = "leaves nothing but the loopback" if loopback else "matches nothing"
         yield Found(
-            f"{name}={row.get('value')} {what}",
+            f"{assigned(name, row.get('value'))} {what}",
             path=f"network/selection/{name}",
             evidence=tuple(_where(row) + _there(fingerprint, name)),
         )

@@ -132,11 +132,19 @@ def test_nccl_conf_file_replaces_the_users_own(make_node: MakeNode) -> None:
 
 def test_nccl_file_is_read_as_nccl_reads_it(make_node: MakeNode) -> None:
     """No trimming, no comments after a value, the first of a name wins."""
-    text = "# NCCL_A=1\nNCCL_B=2 # two\n NCCL_C=3\nNCCL_D\nNCCL_E=\nNCCL_F=1=2\nNCCL_B=9\nOTHER=1\n"
+    text = (
+        "# NCCL_A=1\nNCCL_B=2 # two\n NCCL_C=3\nNCCL_D\nNCCL_E=\nNCCL_F=1=2\nNCCL_B=9\nOTHER=1\nNCCL_G =1\n"
+    )
     settings = read(make_node, {}, {"/etc/nccl.conf": text}).facts["nccl"]
     assert {"NCCL_B": "2 # two", "NCCL_E": "", "NCCL_F": "1=2"} == {
         name: one["value"] for name, one in settings.items()
     }
+
+
+def test_folder_in_the_place_of_an_nccl_file_is_none(make_node: MakeNode) -> None:
+    """What a container runtime makes of a mount whose file the host lacks."""
+    answer = read(make_node, {}, {"/etc/nccl.conf/empty": ""})
+    assert ("ok", {}, []) == (answer.status, answer.facts["nccl"], answer.notes["nccl_files"])
 
 
 def test_value_beyond_the_models_limit_is_cut(make_node: MakeNode) -> None:

@@ -48,6 +48,13 @@ def test_setting_that_leaves_the_loopback_alone_is_an_error(tmp_path: Path) -> N
     assert ["NCCL_SOCKET_IFNAME=^e,i leaves nothing but the loopback"] == [each.message for each in found]
 
 
+def test_space_at_the_end_of_a_name_is_seen(tmp_path: Path) -> None:
+    """NCCL looks for an interface of that name, space included."""
+    edits = {'"NCCL_SOCKET_IFNAME": "ib0"': '"NCCL_SOCKET_IFNAME": "ib0 "'}
+    found = [each for each in findings([twin(tmp_path, "slurm-a", edits)]) if each.rule == "EA470"]
+    assert ["NCCL_SOCKET_IFNAME='ib0 ' matches nothing"] == [each.message for each in found]
+
+
 def test_setting_of_a_file_that_names_nothing_says_which() -> None:
     """And what is there to be named."""
     one = set_variable(node_of("slurm-a"), "NCCL_SOCKET_IFNAME", "ens5", "/etc/nccl.conf")
