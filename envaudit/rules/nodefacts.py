@@ -87,7 +87,7 @@ def says(drift: Drift, *keys: str) -> bool:
 
 
 def assigned(name: str, value: object) -> str:
-    """`NCCL_IB_HCA=mlx5`; in quotes where the value begins or ends with a space, which NCCL takes as it is."""
+    """`NCCL_IB_HCA=mlx5`; quoted where a space at an end, which NCCL takes as it is, would not be seen."""
     text = str(value)
     return f"{name}={text if text == text.strip() else repr(text)}"
 
