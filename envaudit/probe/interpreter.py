@@ -108,7 +108,7 @@ class Asked:
         self.deadline = time.monotonic() + TIMEOUT_S
         self.said: Dict[int, bytearray] = {}
         self._why = ""
-        self._pid = 0
+        self._pid = self._complaints = 0
         self._executable = own_executable()
         try:
             argv = question(self._executable)
@@ -117,14 +117,20 @@ class Asked:
         except program.ProgramFailed as error:
             self._why = str(error)
         else:
-            self.said = {out: bytearray(), err: bytearray()}
+            self.said, self._complaints = {out: bytearray(), err: bytearray()}, err
         self.open = set(self.said)
 
     def hear(self, fd: int) -> None:
-        """Take what it said on one of its two pipes; an end, or too much, closes that pipe."""
+        """Take what it said on one of its two pipes; an end closes it, and too much that of the answer.
+
+        Of complaints the last one is looked at: LD_DEBUG writes half a megabyte of them.
+        """
         chunk = os.read(fd, _READ_BYTES)
         self.said[fd] += chunk
-        if not chunk or len(self.said[fd]) > LIMIT_BYTES:
+        too_much = len(self.said[fd]) > LIMIT_BYTES
+        if too_much and fd == self._complaints:
+            del self.said[fd][:-LIMIT_BYTES]
+        elif too_much or not chunk:
             self.open.discard(fd)
 
     def late(self) -> None:

@@ -100,6 +100,25 @@ def test_description_writes_nothing(tmp_path: Path) -> None:
     assert ["sitecustomize.py"] == os.listdir(tmp_path)
 
 
+def test_interpreter_that_complains_at_length_is_described(tmp_path: Path) -> None:
+    """As LD_DEBUG=all does: what nobody reads fills the pipe, and the interpreter waits."""
+    (tmp_path / "sitecustomize.py").write_text("import os; os.write(2, b'noise' * 100_000)\n")
+    asked = (
+        "import sys, json; sys.path.insert(0, sys.argv[1]); from envaudit.probe.runner import probe;"
+        "print(json.dumps(probe({'sections': ['python']})))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-B", "-c", asked, str(PACKAGE_HOME)],
+        check=True,
+        timeout=60,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    (row,) = json.loads(ran.stdout)["sections"]
+    assert ("ok", []) == (row["status"], row["errors"])
+
+
 @pytest.mark.parametrize(
     "said", [b"", b"hello\n", b"version\x1f3\n", b"\xff\x1e\x1f\x1e", b"path\x1f\x1eflags\x1fx=y"]
 )
