@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from envaudit.cli import references
 from envaudit.cli.configuration import PolicyFile, nearest
 from envaudit.errors import EnvauditError
+from envaudit.model.codec import SECTION_SCHEMAS
 from envaudit.model.pathpattern import PathPattern
 from envaudit.probe.registry import section_names
 from envaudit.rules import Rule, all_rules
@@ -140,6 +141,7 @@ def _rule_setting(key: str, rule: Rule, name: str, value: Any) -> Iterator[Compl
 
 
 def _paths(table: Mapping[str, Any]) -> Iterator[Complaint]:
+    above: list[PathPattern] = []
     for text, level in table.items():
         key = f'paths."{text}"'
         if isinstance(level, dict):
@@ -147,7 +149,18 @@ def _paths(table: Mapping[str, Any]) -> Iterator[Complaint]:
             yield Complaint(key, f'expected a level, got a table; a path is one text: "{text}/{inside}"')
         elif level not in LEVELS:
             yield Complaint(key, f"expected one of {', '.join(LEVELS)}, got {level!r}")
-        yield from _bad_pattern(key, text)
+        bad = list(_bad_pattern(key, text))
+        yield from bad
+        if bad:
+            continue
+        pattern = PathPattern.parse(text, key)
+        if not any(map(pattern.head.match, SECTION_SCHEMAS)):
+            head = text.strip("/").partition("/")[0]
+            yield Complaint(key, f"no section is called {head!r}{nearest(head, sorted(SECTION_SCHEMAS))}")
+        first = next((each for each in above if each.matches(text.strip("/"))), None)
+        if first is not None:
+            yield Complaint(key, f'is never reached, for the first that matches decides: "{first.text}"')
+        above.append(pattern)
 
 
 def _waivers(rows: Sequence[Any]) -> Iterator[Complaint]:

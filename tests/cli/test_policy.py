@@ -129,6 +129,14 @@ def test_policy_is_what_the_file_says(tmp_path: Path) -> None:
             "[paths]\ngpu.driver = 'off'",
             'paths."gpu": expected a level, got a table; a path is one text: "gpu/driver"',
         ),
+        (
+            "[paths]\n'hots/kernel' = 'error'",
+            "paths.\"hots/kernel\": no section is called 'hots', did you",
+        ),
+        (
+            "[paths]\n'host/**' = 'off'\n'host/kernel' = 'error'",
+            'paths."host/kernel": is never reached, for the first that matches decides: "host/**"',
+        ),
         ("[roles.head]\nhosts = '[1-'", "roles.head.hosts: "),
         ("[roles.'a b']\nhosts = 'x'", "roles.a b: a role's name is letters"),
         ("[gate]\nprofile = []", "gate.profile: expected one of lenient, default, strict, got []"),
@@ -143,6 +151,13 @@ def test_policy_with_one_mistake_names_its_key(tmp_path: Path, text: str, fault:
     """Of the wrong type, misspelt, or about what no policy may decide."""
     (told,) = faults(tmp_path, text)
     assert told.startswith(fault)
+
+
+def test_path_before_the_pattern_that_holds_for_the_rest_decides(tmp_path: Path) -> None:
+    """What is below a pattern can be told apart, in this order alone."""
+    policy = loaded(tmp_path, "[paths]\n'host/kernel' = 'error'\n'host/**' = 'off'\n'**/vbios' = 'info'")
+    levels = [policy.level_of_path(path) for path in ("host/kernel", "host/glibc", "gpu/each/vbios")]
+    assert ["error", "off", "info"] == levels
 
 
 @pytest.mark.parametrize("day", ["2027-02-30", "tomorrow", "2027-1-1", "2027-01-31T10:00:00"])
