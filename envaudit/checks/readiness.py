@@ -55,6 +55,13 @@ def set_back_defaults(torch: Any) -> None:
         torch.set_default_device(None)
     if torch.empty(0).dtype != torch.float32 or torch.empty(0).device.type != "cpu":
         torch.set_default_tensor_type(torch.FloatTensor)
+    # What was asked for in torch 2.9's words for TF32 can neither be read nor set in those of all releases,
+    # which `checks/precision.py` uses; these are torch's defaults.
+    for owner in (torch.backends, torch.backends.cudnn):
+        if hasattr(owner, "fp32_precision"):
+            owner.fp32_precision = "none"
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = True
     # Each is off in a process of its own accord; torch 2.4 took the device's name for the second function.
     torch.set_autocast_enabled(False)
     torch.set_autocast_cpu_enabled(False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from importlib.util import find_spec
@@ -92,6 +93,42 @@ def test_settings_of_the_environment_accuse_no_device(tmp_path: Path) -> None:
         for name, outcome in run.outcomes.items()
         if outcome.status not in (OK, NOT_RUN)
     }
+
+
+PRECISIONS = """\
+import torch
+from envaudit.checks.precision import full_precision
+from envaudit.checks.readiness import set_back_defaults
+backends = torch.backends
+for owner, words in (
+    (backends, "tf32"),
+    (backends, "ieee"),
+    (backends.cuda.matmul, "tf32"),
+    (backends.cuda.matmul, "ieee"),
+    (backends.cudnn, "tf32"),
+    (backends.cudnn.conv, "ieee"),
+    (backends.cudnn.rnn, "ieee"),
+):
+    torch.set_float32_matmul_precision("high" if words == "ieee" else "highest")
+    owner.fp32_precision = words
+    set_back_defaults(torch)
+    for tf32 in (False, True):
+        with full_precision(tf32):
+            said = backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision
+            print(*("tf32" if each == "tf32" else "full" for each in said))
+"""
+
+
+def test_tf32_of_the_environment_neither_hides_fp32_nor_keeps_tf32_from_being_tried() -> None:
+    """Asked for in the words of torch 2.9, which its older words can then neither read nor set."""
+    import torch
+
+    if not hasattr(torch.backends, "fp32_precision"):
+        pytest.skip("needs torch 2.9: fp32_precision")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PRECISIONS], capture_output=True, text=True, check=False
+    )
+    assert "full full\ntf32 tf32\n" * 7 == done.stdout, done.stderr
 
 
 def test_operations_of_the_product_are_all_there_without_being_armed(tmp_path: Path) -> None:
