@@ -7,6 +7,7 @@ the solver said.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -26,6 +27,7 @@ from envaudit.lock.gpubuilds import (
 from envaudit.lock.inputs import Inputs
 from envaudit.lock.lockfile import Lock, LockedPackage
 from envaudit.lock.names import TABLE, normalised, provided
+from envaudit.lock.pipconfig import tokens_of_indexes
 from envaudit.lock.sourcefile import SourceFile
 from envaudit.model.canonical import Fact
 from envaudit.model.section import Section
@@ -222,8 +224,11 @@ def _credentials(lock: Lock) -> Iterator[Fact]:
         kind = credential_in(channel.url)
         if kind:
             yield {"where": f"metadata.channels[{index}]", "kind": kind}
+    tokens = tokens_of_indexes(os.environ)
     for package in lock.packages:
         kind = credential_in(package.url)
+        if package.manager == "pip" and any(f"/{token}/" in package.url for token in tokens):
+            kind = "the token of your package index"
         if kind:
             yield {"where": f"the URL of {package.name} ({package.platform})", "kind": kind}
 

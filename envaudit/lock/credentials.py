@@ -12,6 +12,10 @@ _VARIABLE = re.compile(r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}?\Z|%[A-Za-z_][A-Za-z0-9_]
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30})://[^\s'\"<>]+")
 # anaconda.org's and Quetz' form of a token inside a channel's path.
 _PATH_TOKEN = re.compile(r"/t/([^/\s]+)(?=/|\Z)")
+# A folder made at random, which is how some servers of packages let people in (entitlement tokens).
+_RANDOM_FOLDER = re.compile(
+    r"/((?=[^/]*[a-z])(?=[^/]*[A-Z])(?=[^/]*[0-9][A-Za-z]+[0-9])[A-Za-z0-9]{16,}|[0-9a-f]{32,})(?=/)"
+)
 _QUERY_SECRET = re.compile(
     r"[?&]([^=&#]{0,40}(?:token|key|secret|passw|sig)[^=&#]{0,40})=([^&#\s]+)", re.IGNORECASE
 )
@@ -35,6 +39,11 @@ def credential_in(text: str) -> str:
         if found:
             return found
     return "a token" if _TOKEN.search(text) else ""
+
+
+def random_folders(indexes: str) -> list[str]:
+    """The folders in the addresses of indexes that look like tokens; in a file's it is often its hash."""
+    return _RANDOM_FOLDER.findall(indexes)
 
 
 def is_secret_variable(name: str, value: str) -> bool:

@@ -10,6 +10,9 @@ import configparser
 import os
 from collections.abc import Iterator, Mapping
 
+from envaudit.lock.credentials import random_folders
+
+_INDEXES_OF_UV = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
 _OF_UV = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_NO_INDEX", "UV_CONFIG_FILE")
 
 
@@ -29,6 +32,12 @@ def index_of_pip(environ: Mapping[str, str]) -> str | None:
         except (configparser.Error, UnicodeDecodeError, OSError):
             continue  # pip itself will say so
     return found.strip() if found else None
+
+
+def tokens_of_indexes(environ: Mapping[str, str]) -> list[str]:
+    """What looks like a token in the path of an index of the user's own: an index gives it to its files."""
+    named = [environ.get(name, "") for name in _INDEXES_OF_UV]
+    return random_folders(" ".join([*named, index_of_pip(environ) or ""]))
 
 
 def _files_of_pip(environ: Mapping[str, str]) -> Iterator[str]:

@@ -91,7 +91,12 @@ def credential_in_lock(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A literal token, password or user name in a channel's or a package's URL; never shown."""
     for facts in _locks(evidence):
         for found in facts["credentials"]:
-            yield Found(f"{found['kind']} in {found['where']}", path=facts["path"])
+            hint = (
+                "Keep it in a netrc file, or give it as the password of the index: https://USER:TOKEN@HOST."
+                if found["kind"].endswith("index")
+                else ""
+            )
+            yield Found(f"{found['kind']} in {found['where']}", path=facts["path"], hint=hint)
 
 
 @rule(

@@ -201,6 +201,24 @@ def test_literal_credential_in_a_lock_is_named_by_its_place(url: str, fires: boo
     assert "hunter2" not in repr(found)
 
 
+@pytest.mark.parametrize(
+    ("index", "url", "fires"),
+    [
+        ("https://i.example/aB3dE6gH9jK2mN5p/simple", "https://f.example/aB3dE6gH9jK2mN5p/a.whl", True),
+        (f"https://i.example/priv/{'0b' * 24}/simple", f"https://i.example/priv/{'0b' * 24}/a.whl", True),
+        ("https://i.example/simple", f"https://f.example/packages/aa/bb/{'0b' * 24}/a.whl", False),
+        ("https://i.example/NexusPyPIGroup2024/simple", "https://i.example/NexusPyPIGroup2024/a.whl", False),
+    ],
+)
+def test_token_in_the_path_of_the_users_index_is_not_locked(
+    monkeypatch: pytest.MonkeyPatch, index: str, url: str, fires: bool
+) -> None:
+    """Nothing marks it as one but that it is random; the folder of a file is so by its hash."""
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index)
+    expected = ["EA064 the token of your package index in the URL of a (linux-64)"]
+    assert (expected if fires else []) == told(findings(pip("a", url=url)))
+
+
 def test_build_for_another_platform_is_an_error() -> None:
     """A package of osx-64 in the part for linux-64."""
     foreign = conda("a", url=f"{CHANNEL}/osx-64/a-1.0-0.conda")
