@@ -190,11 +190,6 @@ def choose_targets(
         python = options.python or own.get(node, common)
         if transport_name == "local":
             check_local_python(python)
-        elif transport_name == "exec" and not python.startswith("/"):
-            raise UsageError(
-                f"the exec transport needs an absolute interpreter for {node}, got '{python}'",
-                next_step="Set python or [nodes.interpreters] in envaudit.toml, or --python.",
-            )
         targets.append(Target(node=node, python=python))
     if transport_name in ("exec", "slurm") and "{node}" not in (configuration.nodes.command or ""):
         _demand_own_interpreters(targets)

@@ -13,7 +13,9 @@ from envaudit.report.screen import printable
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Options of `envaudit trust`."""
-    parser.add_argument("file", nargs="?", help="default: the envaudit.toml found upward from here")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="default: the envaudit.toml found upward from here"
+    )
     parser.add_argument("--remove", action="store_true", help="trust the file no longer")
 
 

@@ -106,12 +106,6 @@ def test_interpreter_is_the_option_then_the_nodes_own_then_the_common_one() -> N
     assert ["/opt", "/opt"] == [target.python for target in named]
 
 
-def test_interpreter_of_exec_must_be_absolute() -> None:
-    """There is no PATH to be sure of behind a command template."""
-    with pytest.raises(UsageError, match="absolute interpreter for n1"):
-        selection.choose_targets(options(), Configuration(), ["n1"], "exec")
-
-
 def test_interpreter_that_this_machine_does_not_have_is_told() -> None:
     """Before anything is started."""
     with pytest.raises(NeededError, match="no interpreter '/nowhere/python'"):
