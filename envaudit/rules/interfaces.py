@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, List, Mapping
 
+from envaudit.model.drift import Drift, split_path
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.network import SELECTION
-from envaudit.rules.nodefacts import by_nodes, claimed, notes_of, number, rows, says, taken_along
+from envaudit.rules.nodefacts import by_nodes, claimed, is_seen, notes_of, number, rows, says, taken_along
 from envaudit.rules.pernode import facts_of, mapping, over_nodes
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Evidence, Found, difference, rule
@@ -97,6 +98,42 @@ def bond_members_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
         claimed(claim), lambda one: "; ".join(dict.fromkeys(found.message for found in _bonds(one)))
     )
     yield claim.found("member of a bond is down" if lines else "members of a bond differ", evidence=lines)
+
+
+def _counts(drift: Drift) -> bool:
+    """Whether interfaces are missing, rather than set otherwise: a kind, a driver of it, or how many it has."""
+    segments = split_path(drift.path)
+    return is_seen(drift) and (len(segments) < 5 or segments[4] == "count")
+
+
+@difference(
+    "EA424",
+    severity="warning",
+    title="interfaces differ",
+    why="Ranks meet on another network or at another speed, and all wait for the slowest.",
+    of=("network/interfaces/**",),
+    when=lambda drift, policy: _counts(drift) or says(drift, "speed_mbps"),
+    follows=("network/modules/*", "network/selection/*/*/speed_mbps"),
+    order=51,
+    how_to_fix="Compare 'ip -br address', and 'ethtool' of the slow one; then cable, switch port and driver.",
+)
+def interfaces_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """Their kinds, drivers, number or speed."""
+    if not any(map(_counts, claim.drifts)):
+        yield claim.found("speed of interfaces differs")
+        return
+    only_counts = all(drift.path.endswith("/count") for drift in claim.drifts)
+    message = "number of interfaces differs" if only_counts else "interfaces differ"
+    yield claim.found(message, evidence=by_nodes(claimed(claim), _inventory))
+
+
+def _inventory(fingerprint: Fingerprint) -> str:
+    """`8 infiniband of mlx5_core, 1 physical of igb`."""
+    return ", ".join(
+        f"{mapping(facts).get('count')} {kind} of {driver}"
+        for kind, of_kind in sorted(_interfaces(fingerprint).items())
+        for driver, facts in sorted(mapping(of_kind).items())
+    )
 
 
 @rule(

@@ -10,6 +10,7 @@ from typing import Iterable, Iterator, List
 
 from envaudit.model.drift import Drift, split_path
 from envaudit.model.fingerprint import Fingerprint
+from envaudit.rules.claiming import has_two_values
 from envaudit.rules.nodefacts import (
     INFINIBAND,
     by_nodes,
@@ -172,12 +173,22 @@ def firmware_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     yield claim.found("HCA board differs" if boards else "HCA firmware differs")
 
 
+# Modules that come with OFED, or with the kernel's own RDMA; others are drivers of single interfaces.
+_OF_RDMA = ("mlx", "ib_", "rdma", "irdma", "iw_", "bnxt_re", "efa", "erdma", "mana_ib")
+
+
+def _of_a_release(drift: Drift, policy: Policy) -> bool:
+    """Whether versions differ, or one that belongs to RDMA is there on some nodes only."""
+    return has_two_values(drift) or split_path(drift.path)[-1].startswith(("ofed", *_OF_RDMA))
+
+
 @difference(
     "EA405",
     severity="warning",
     title="OFED or RDMA drivers differ",
     why="User-space verbs and kernel drivers of two releases were never tested with each other.",
     of=("network/ofed", "network/modules/**"),
+    when=_of_a_release,
     how_to_fix="Install one release of MLNX_OFED or DOCA-OFED on all nodes, or none.",
 )
 def ofed_differs(claim: Claim, policy: Policy) -> Iterator[Found]:

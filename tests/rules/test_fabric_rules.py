@@ -102,7 +102,8 @@ def test_nvlinks_of_bridges_are_held_against_the_other_cards(
     """A bridge may use a part of the links of both."""
     facts = {str(ordinal): {"nvlinks_up": number} for ordinal, number in enumerate(up)}
     off = {"mig": "disabled", "mig_pending": "disabled", "mig_instances": None}
-    findings = found([fakes.node("a", "a100-mig", facts={"*": off, **facts})])
+    whole = {"CUDA_VISIBLE_DEVICES": None}
+    findings = found([fakes.node("a", "a100-mig", facts={"*": off, **facts}, environ=whole)])
     assert expected == [one.message for one in findings]
     assert {("EA348", "warning")} >= {(one.rule, one.severity) for one in findings}
 

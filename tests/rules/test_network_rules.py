@@ -120,6 +120,28 @@ def test_port_that_is_up_on_one_node_alone_is_a_warning() -> None:
         ([(f"{IB}/each/board", "MT_0000000000")], "EA404", "warning", "HCA board differs"),
         ([("network/ofed", "OFED-internal-23.10-0.5.5")], "EA405", "warning", "OFED differs"),
         ([("network/modules/mlx5_ib", "23.10")], "EA405", "warning", "network drivers differ"),
+        ([("network/modules/mlx_compat", GONE)], "EA405", "warning", "network drivers differ"),
+        (
+            [("network/interfaces/physical/igb", GONE), ("network/modules/igb", GONE)],
+            "EA424",
+            "warning",
+            "interfaces differ",
+        ),
+        (
+            [("network/interfaces/infiniband/mlx5_core/count", 7)],
+            "EA424",
+            "warning",
+            "number of interfaces differs",
+        ),
+        (
+            [
+                (f"{BOND}/each/speed_mbps", 25000),
+                ("network/selection/NCCL_SOCKET_IFNAME/each/speed_mbps", 25000),
+            ],
+            "EA424",
+            "warning",
+            "speed of interfaces differs",
+        ),
         ([(f"{BOND}/each/members_up", 1)], "EA422", "warning", "member of a bond is down"),
     ],
 )
@@ -154,6 +176,16 @@ def test_interface_that_is_down_is_a_warning_and_an_error_where_it_is_chosen() -
     chosen = [("network/selection/NCCL_SOCKET_IFNAME/matched", 0)]
     assert [("EA420", "warning", ("n3",))] == told(odd_of("twin-a", *down, *gone))
     assert [("EA420", "error", ("n3",))] == told(odd_of("twin-a", *down, *gone, *chosen))
+
+
+def test_interfaces_that_differ_say_what_is_there_and_hide_no_setting_that_matches_nothing() -> None:
+    """The card of the network that a variable names is gone."""
+    gone = [("network/interfaces/physical/igb", GONE), ("network/modules/igb", GONE)]
+    chosen = [("network/selection/NCCL_SOCKET_IFNAME/matched", 0)]
+    found = findings(odd_of("twin-a", *gone, *chosen))
+    assert [("EA475", "error"), ("EA424", "warning")] == [(one.rule, one.severity) for one in found]
+    there = "n3: 1 bond of mlx5_core, 8 infiniband of mlx5_core, 2 physical of mlx5_core"
+    assert (there,) == found[1].evidence
 
 
 def test_bond_with_a_member_down_on_all_nodes_is_a_warning() -> None:
