@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
-from envaudit.model.checked import CheckedDevice
+from envaudit.model.checked import CheckedCase, CheckedDevice
 
 # Slow is a rate below the median by more than five robust standard deviations (1.4826 · MAD is σ of a
 # normal distribution) and by more than this part of the median. One-sided: a fast card is no fault.
@@ -35,12 +35,14 @@ class Slow(NamedTuple):
 def slow_cases(devices: Iterable[CheckedDevice]) -> Iterator[Slow]:
     """Every case of every GPU that is slow against the GPUs of its model.
 
-    A CPU is shared with whatever else runs there: its rates say nothing about it.
+    A CPU is shared with whatever else runs there: its rates say nothing about it. So are the host's memory and
+    the links to it, by all GPUs of a node at once: a copy to or from the host has what the others leave.
     """
     rates: Dict[Tuple[str, str, str], List[Tuple[int, CheckedDevice]]] = {}
     for device in devices:
         for case in device.cases.values():
-            if device.kind == "cuda" and case.rate and (case.median_ns or 0) >= LEAST_TIMED_NS:
+            is_own = device.kind == "cuda" and not _is_of_host(case)
+            if is_own and case.rate and (case.median_ns or 0) >= LEAST_TIMED_NS:
                 rates.setdefault((case.name, case.shape, device.model), []).append((case.rate, device))
     for (name, _, _), rows in rates.items():
         if len(rows) < LEAST_DEVICES:
@@ -51,6 +53,13 @@ def slow_cases(devices: Iterable[CheckedDevice]) -> Iterator[Slow]:
         for rate, device in rows:
             if rate < median - allowed:
                 yield Slow(device, name, rate, median, len(rows))
+
+
+def _is_of_host(case: CheckedCase) -> bool:
+    # As `checks/operations/copies.py` names them, and says of a copy between GPUs without peer access.
+    return case.name in ("copies/host-to-device", "copies/device-to-host") or (
+        case.name.startswith("copies/peer/") and case.shape.endswith("through the host")
+    )
 
 
 def _median(values: Sequence[int]) -> int:

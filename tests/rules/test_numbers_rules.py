@@ -222,6 +222,30 @@ def test_slow_gpu_is_named_against_those_like_it(rate: int, expected: List[str])
     assert all(finding.message.startswith("GPU 7 (GPU-00000007) is slow") for finding in found)
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "expected"),
+    [
+        ("copies/host-to-device", "256 MiB", []),
+        ("copies/device-to-host", "256 MiB", []),
+        ("copies/peer/0-1", "256 MiB, through the host", []),
+        ("copies/peer/0-1", "256 MiB, peer access", ["EA511"]),
+        ("copies/local", "256 MiB", ["EA511"]),
+    ],
+)
+def test_gpu_that_shares_the_way_to_the_host_is_not_called_slow(
+    name: str, shape: str, expected: List[str]
+) -> None:
+    """Two that copy at the same moment have half of it each, and are sound."""
+    rates = [55_000, 54_800, 27_100, 55_100, 27_300, 55_000, 54_900, 55_200]
+    runs = []
+    for ordinal, rate in enumerate(rates):
+        copied = Outcome(name, "ok", "", "", True, 8, median_ns=268_435_456_000 // rate, milli_gbps=rate)
+        run = gpu(ordinal, {name: copied})
+        run.cases = [[name, "int64", shape]]
+        runs.append(run)
+    assert expected == sorted({finding.rule for finding in findings(checked("node01", *runs))})
+
+
 def test_scatter_of_all_is_no_fault_of_one() -> None:
     """Five robust standard deviations, where those are more than 5 %."""
     rates = [780_000, 700_000, 850_000, 760_000, 690_000, 840_000, 800_000, 710_000]
