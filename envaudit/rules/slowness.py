@@ -35,8 +35,8 @@ class Slow(NamedTuple):
 def slow_cases(devices: Iterable[CheckedDevice]) -> Iterator[Slow]:
     """Every case of every GPU that is slow against the GPUs of its model.
 
-    A CPU is shared with whatever else runs there: its rates say nothing about it. So are the host's memory and
-    the links to it, by all GPUs of a node at once: a copy to or from the host has what the others leave.
+    A CPU is shared with whatever else runs there: its rates say nothing about it. So are the host's memory
+    and the links to it, by all GPUs of a node at once: a copy to or from the host has what others leave.
     """
     rates: Dict[Tuple[str, str, str], List[Tuple[int, CheckedDevice]]] = {}
     for device in devices:
