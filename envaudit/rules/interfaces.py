@@ -101,7 +101,7 @@ def bond_members_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
 
 
 def _counts(drift: Drift) -> bool:
-    """Whether interfaces are missing, rather than set otherwise: a kind, a driver of it, or how many it has."""
+    """Whether interfaces are missing, not set otherwise: a kind, a driver of it, or how many it has."""
     segments = split_path(drift.path)
     return is_seen(drift) and (len(segments) < 5 or segments[4] == "count")
 
