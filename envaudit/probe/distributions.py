@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from envaudit.probe.context import Context
@@ -64,7 +65,15 @@ def find_in(context: Context, folder: str, names: Sequence[str], errors: List[st
             one = _named(context, folder, stem, path, errors)
         if one is not None:
             found.append(one)
-    return found
+    counts = Counter(one.name for one in found)
+    return [one for one in found if counts[one.name] == 1 or _is_whole(context, one)]
+
+
+def _is_whole(context: Context, one: Distribution) -> bool:
+    """Whether a record is one, and not what was left of an older version's when that was removed."""
+    if one.project is not None or not one.metadata.endswith(".dist-info"):
+        return True
+    return _has_metadata(context, one.metadata)
 
 
 def _named(context: Context, folder: str, stem: str, path: str, errors: List[str]) -> Optional[Distribution]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import subprocess
 import sys
+import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Callable, Dict
@@ -56,6 +58,30 @@ def test_distribution_in_each_form_is_found(
     answer = read(make_node, files)
     assert {name: version} == {key: one["version"] for key, one in answer.facts["distributions"].items()}
     assert "ok" == answer.status
+
+
+def test_record_that_a_removal_left_does_not_hide_the_version_that_is_there(make_node: MakeNode) -> None:
+    """A folder without METADATA beside one that has it: nobody can import what it names."""
+    left = {"torch-2.1.0.dist-info/notes.txt": "mine"}
+    answer = read(make_node, {**left, "torch-2.2.0.dist-info/METADATA": ""})
+    assert "2.2.0" == answer.facts["distributions"]["torch"]["version"]
+    assert ({}, None) == (answer.facts["duplicates"], answer.notes.get("twice_in_folder"))
+
+
+@pytest.mark.parametrize("cut", [0, 40])
+def test_distribution_in_an_archive_on_the_path_is_found(make_node: MakeNode, cut: int) -> None:
+    """Python imports from it; what only looks like an archive is none."""
+    kept = io.BytesIO()
+    with zipfile.ZipFile(kept, "w") as archive:
+        archive.writestr("tool-3.1.dist-info/METADATA", "Name: tool\nVersion: 3.1\n")
+        archive.writestr("tool/__init__.py", "")
+    node = make_node(
+        {"/srv/tool.zip": kept.getvalue()[: -cut or None]},
+        interpreter={"prefix": "/env", "base_prefix": "/env", "path": ["/srv/tool.zip", "/srv/gone.zip"]},
+    )
+    answer = packages.read(node)
+    row = {"version": "3.1", "installer": None, "folder": "/srv/tool.zip"}
+    assert ("ok", {} if cut else {"tool": row}) == (answer.status, answer.facts["distributions"])
 
 
 @pytest.mark.parametrize(

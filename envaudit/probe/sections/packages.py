@@ -21,6 +21,7 @@ SCHEMA = 1
 DEADLINE_S = 15.0
 
 _RECORD_LIMIT_BYTES = 32 << 20
+_ARCHIVE_LIMIT_BYTES = 256 << 20
 # More of a .pth file than anybody writes.
 _PTH_BYTES = 1 << 20
 
@@ -95,10 +96,24 @@ def _listed(context: Context, path: List[str], errors: List[str]) -> Iterator[Tu
     for folder in dict.fromkeys(path):
         try:
             yield folder, context.list_dir(folder)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             continue  # python311.zip stands on every sys.path and is hardly ever there
+        except NotADirectoryError:
+            yield folder, _archived(context, folder)
         except OSError as error:
             errors.append(f"{folder}: {error.strerror}")
+
+
+def _archived(context: Context, path: str) -> List[str]:
+    """The outermost names in a zip archive, which Python imports from; none where it is no archive."""
+    import io  # archives are rare
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(context.read_bytes(path, _ARCHIVE_LIMIT_BYTES))) as archive:
+            return sorted({name.partition("/")[0] for name in archive.namelist()})
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError):
+        return []
 
 
 def _runs_pth(folder: str, told: Mapping[str, Any]) -> bool:
