@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Pattern, Sequence, S
 from envaudit.model.drift import Drift
 from envaudit.model.pathpattern import patterns_of
 from envaudit.rules.catalogue import is_alike
-from envaudit.rules.policy import Policy
+from envaudit.rules.policy import Policy, Waiver
 from envaudit.rules.registry import Claim, Claims, Evidence, Rule, all_rules
 
 # Who speaks of what no other rule has a word for.
@@ -47,7 +47,7 @@ def deal(evidence: Evidence, rules: Iterable[Rule], policy: Policy) -> Mapping[s
         if own:
             taken = set(map(id, own))
             left = [drift for drift in left if id(drift) not in taken]
-            dealt[rule_id], left = _with_symptoms(own, left, claims, evidence, policy.quiets(rule_id))
+            dealt[rule_id], left = _with_symptoms(own, left, rule_id, claims, evidence, policy)
     rest = sorted([*rest, *left], key=lambda drift: drift.path)
     if rest:
         dealt[REST] = (Claim((), tuple(rest), (), evidence),)
@@ -62,17 +62,20 @@ def _taken(left: Sequence[Drift], claims: Claims, policy: Policy) -> List[Drift]
 
 
 def _with_symptoms(
-    own: Sequence[Drift], left: List[Drift], claims: Claims, evidence: Evidence, quieted: bool
+    own: Sequence[Drift], left: List[Drift], rule_id: str, claims: Claims, evidence: Evidence, policy: Policy
 ) -> Tuple[Tuple[Claim, ...], List[Drift]]:
-    """One claim for each group of outliers, and what no claim has taken along."""
-    groups: Dict[Tuple[str, ...], List[Drift]] = {}
+    """One claim for each group of outliers, and what no claim has taken along.
+
+    What a waiver means by its path has a claim of its own, which takes along what no other does.
+    """
+    groups: Dict[Tuple[Tuple[str, ...], Tuple[Waiver, ...]], List[Drift]] = {}
     for drift in own:
-        groups.setdefault(drift.outliers, []).append(drift)
-    follows, grave = matcher(claims.follows), matcher(_GRAVE)
+        groups.setdefault((drift.outliers, policy.waivers_of(drift, rule_id)), []).append(drift)
+    follows, grave, quieted = matcher(claims.follows), matcher(_GRAVE), policy.quiets(rule_id)
     symptoms = [drift for drift in left if follows(drift.path) and not (quieted and grave(drift.path))]
     made = []
     gone: Set[int] = set()
-    for nodes, drifts in groups.items():
+    for (nodes, _), drifts in sorted(groups.items(), key=lambda group: len(group[0][1])):
         among = set(nodes)
         following = [
             drift

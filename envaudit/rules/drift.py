@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Tuple
 from envaudit.model.drift import Drift
 from envaudit.rules.catalogue import UNKNOWN_SEVERITY, severity_of
 from envaudit.rules.claiming import REST
-from envaudit.rules.policy import Policy
+from envaudit.rules.policy import Policy, Waiver
 from envaudit.rules.registry import Evidence, Found, rule
 from envaudit.rules.wording import common_path, not_known
 
@@ -30,13 +30,14 @@ def facts_differ(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     These are the differences that no rule of their own speaks of; how much each matters stands in
     the catalogue, or in the policy.
     """
-    families: Dict[Tuple[Tuple[str, ...], str, str, bool], List[Drift]] = {}
+    families: Dict[Tuple[Tuple[str, ...], str, str, bool, Tuple[Waiver, ...]], List[Drift]] = {}
     for drift in (drift for claim in evidence.claims.get(REST, ()) for drift in claim.drifts):
         set_by_path = policy.level_of_path(drift.path)
         severity = set_by_path or severity_of(drift.path)
-        family = (drift.outliers, drift.section, severity, set_by_path is not None)
+        waived = policy.waivers_of(drift, REST)
+        family = (drift.outliers, drift.section, severity, set_by_path is not None, waived)
         families.setdefault(family, []).append(drift)
-    for (outliers, _, severity, settled), drifts in families.items():
+    for (outliers, _, severity, settled, _), drifts in families.items():
         folded = len(drifts) >= FOLD_FROM
         for part in [drifts] if folded else [[drift] for drift in drifts]:
             path = common_path(part)

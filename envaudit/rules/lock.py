@@ -8,9 +8,9 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 from envaudit.model.drift import Drift, split_path
 from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.integrity import told_of_files
-from envaudit.rules.policy import Policy
+from envaudit.rules.policy import Policy, Waiver
 from envaudit.rules.registry import Evidence, Found, rule
-from envaudit.rules.yielding import NOTHING, package_of
+from envaudit.rules.yielding import LOCK_RULES, NOTHING, package_of
 
 # From so many on, packages that are at fault in the same way on the same nodes are one finding.
 FOLD_FROM = 4
@@ -47,7 +47,9 @@ _SAME_ENVIRONMENT = (
 )
 def package_missing(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Packages that the lock has and the node has not."""
-    yield from _told(evidence, "missing", "is missing", "packages of the lock are missing", _is_package)
+    yield from _told(
+        evidence, policy, "missing", "is missing", "packages of the lock are missing", _is_package
+    )
 
 
 @rule(
@@ -60,7 +62,9 @@ def package_missing(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def package_extra(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Packages that the node has and the lock has not, and second records of one package."""
-    yield from _told(evidence, "extra", "is not in the lock", "packages are not in the lock", _is_package)
+    yield from _told(
+        evidence, policy, "extra", "is not in the lock", "packages are not in the lock", _is_package
+    )
     twice: Dict[Tuple[str, str], List[str]] = {}
     for fingerprint, _ in _locked(evidence):
         for name, records in _mapping(_facts(fingerprint, "conda").get("duplicates")).items():
@@ -86,7 +90,7 @@ def package_extra(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def other_version(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """The version, or its local tag alone (`cu121`)."""
-    yield from _fields(evidence, ("version", "local"), "version")
+    yield from _fields(evidence, policy, ("version", "local"), "version")
 
 
 @rule(
@@ -99,7 +103,7 @@ def other_version(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def other_build(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """The same version, another build string."""
-    yield from _fields(evidence, ("build",), "build")
+    yield from _fields(evidence, policy, ("build",), "build")
 
 
 @rule(
@@ -112,7 +116,7 @@ def other_build(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def other_channel(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """The same name, version and build from another channel, and not the same file."""
-    yield from _fields(evidence, ("channel",), "channel")
+    yield from _fields(evidence, policy, ("channel",), "channel")
 
 
 @rule(
@@ -125,7 +129,7 @@ def other_channel(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 )
 def other_hash(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """Version, build and channel agree, the hash does not."""
-    yield from _fields(evidence, ("sha256", "md5"), "file")
+    yield from _fields(evidence, policy, ("sha256", "md5"), "file")
 
 
 @rule(
@@ -227,13 +231,19 @@ def other_environment(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
 
 def _told(
-    evidence: Evidence, kind: str, verb: str, many: str, chosen: Callable[[Sequence[str]], bool]
+    evidence: Evidence,
+    policy: Policy,
+    kind: str,
+    verb: str,
+    many: str,
+    chosen: Callable[[Sequence[str]], bool],
 ) -> Iterator[Found]:
-    by_nodes: Dict[Tuple[str, ...], List[Drift]] = {}
+    by_nodes: Dict[Tuple[Tuple[str, ...], Tuple[Waiver, ...]], List[Drift]] = {}
     for drift in evidence.drifts:
         if drift.basis == "lock" and drift.kind == kind and chosen(split_path(drift.path)):
-            by_nodes.setdefault(drift.outliers, []).append(drift)
-    for nodes, drifts in by_nodes.items():
+            waived = policy.waivers_of(drift, *LOCK_RULES)
+            by_nodes.setdefault((drift.outliers, waived), []).append(drift)
+    for (nodes, _), drifts in by_nodes.items():
         if len(drifts) >= FOLD_FROM:
             yield _with_what_follows(Found(f"{len(drifts)} {many}", nodes, drifts=tuple(drifts)), evidence)
         else:
@@ -253,7 +263,7 @@ def _with_what_follows(found: Found, evidence: Evidence) -> Found:
     return found._replace(evidence=(*found.evidence, *words), following=following)
 
 
-def _fields(evidence: Evidence, fields: Sequence[str], noun: str) -> Iterator[Found]:
+def _fields(evidence: Evidence, policy: Policy, fields: Sequence[str], noun: str) -> Iterator[Found]:
     """Changed fields; one that only one side states (a local tag) is a change of it."""
 
     def is_field(segments: Sequence[str]) -> bool:
@@ -261,7 +271,7 @@ def _fields(evidence: Evidence, fields: Sequence[str], noun: str) -> Iterator[Fo
 
     for kind in ("changed", "missing", "extra"):
         verb, many = f"is not the locked {noun}", f"packages are not of the locked {noun}"
-        yield from _told(evidence, kind, verb, many, is_field)
+        yield from _told(evidence, policy, kind, verb, many, is_field)
 
 
 def _words(record: Mapping[str, object]) -> str:

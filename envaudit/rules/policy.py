@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Mapping, Optional, Tuple
 
+from envaudit.model.drift import Drift
 from envaudit.model.finding import THRESHOLDS
 from envaudit.model.pathpattern import PathPattern
 
@@ -155,6 +156,17 @@ class Policy:
         """
         lowered = self.levels.get(rule_id, "error") != "error"
         return lowered or any(waiver.rule == rule_id for waiver in self.waivers)
+
+    def waivers_of(self, drift: Drift, *rule_ids: str) -> Tuple[Waiver, ...]:
+        """The waivers of some rules that mean this difference by its path: it is told apart from the rest."""
+        return tuple(
+            waiver
+            for waiver in self.waivers
+            if waiver.path is not None
+            and waiver.rule in rule_ids
+            and waiver.path.matches(drift.path)
+            and not (waiver.nodes and set(waiver.nodes).isdisjoint(drift.outliers))
+        )
 
     def level_of_path(self, path: str) -> Optional[str]:
         """What the policy says of a fact path; None where it says nothing."""

@@ -9,8 +9,10 @@ import pytest
 
 from envaudit.diff import compare_to_reference
 from envaudit.model import Finding, Fingerprint, Section
-from envaudit.rules import Evidence, judge
+from envaudit.model.pathpattern import PathPattern
+from envaudit.rules import Evidence, Policy, judge
 from envaudit.rules.lock import FOLD_FROM
+from envaudit.rules.policy import Waiver
 from tests.diff.nodes import fingerprint, package
 
 SUFFIX = "@train.conda-lock.yml"
@@ -39,15 +41,15 @@ def lock_of(name: str, virtual: Optional[Dict[str, str]] = None, platform: str =
     return replace(node(name, lock=about), source="lock")
 
 
-def findings(nodes: Sequence[Fingerprint], **about: Any) -> List[Finding]:
-    """What all rules say of nodes that were held against the lock."""
+def findings(nodes: Sequence[Fingerprint], *waivers: Waiver, **about: Any) -> List[Finding]:
+    """What all rules say of nodes that were held against the lock, under some waivers."""
     expected = {each.node: lock_of(each.node, **about) for each in nodes}
     current = {each.node: each for each in nodes}
     drifts = compare_to_reference(_conda(expected), _conda(current), basis="lock", suffix=SUFFIX)
     references = tuple(replace(each, node=f"{name}{SUFFIX}") for name, each in expected.items())
     sections = ("conda", "packages", "integrity", "lock")
     evidence = Evidence(tuple(nodes), drifts=drifts, references=references, sections=sections)
-    return list(judge(evidence))
+    return list(judge(evidence, Policy(waivers=waivers)))
 
 
 def test_lock_rules_are_silent_where_all_is_as_locked() -> None:
@@ -90,6 +92,14 @@ def test_lock_rule_folds_what_is_missing_in_the_same_way() -> None:
     (finding,) = findings([node("a", {**LOCKED, **more})])
     assert ("EA201", f"{FOLD_FROM} packages are not in the lock") == (finding.rule, finding.message)
     assert FOLD_FROM == len(finding.drifts)
+
+
+def test_waiver_of_one_package_of_many_leaves_the_others() -> None:
+    """Those that it means are told apart, and so can be waived."""
+    more = {f"p{number}": package("1") for number in range(FOLD_FROM + 1)}
+    waiver = Waiver("EA201", "2027-01-31", path=PathPattern.parse("conda/packages/p0", ""))
+    (finding,) = findings([node("a", {**LOCKED, **more})], waiver)
+    assert ("EA201", f"{FOLD_FROM} packages are not in the lock") == (finding.rule, finding.message)
 
 
 def test_lock_rule_folds_nodes_that_differ_alike() -> None:

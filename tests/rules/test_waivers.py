@@ -12,6 +12,7 @@ from envaudit.model.pathpattern import PathPattern
 from envaudit.rules import Evidence, Judgement, Policy, judgement
 from envaudit.rules.policy import Waiver
 from tests.diff.nodes import training_node
+from tests.rules.fleets import edited, fleet
 
 TODAY = "2026-11-30"
 NODES = [
@@ -118,3 +119,29 @@ def test_expired_waiver_names_the_nodes_that_were_judged() -> None:
     (finding,) = [each for each in found.findings if each.rule == "EA910"]
     assert ("node07",) == finding.nodes
     assert "nodes: node[07,99]" in finding.evidence
+
+
+def test_waiver_of_one_path_leaves_what_else_one_finding_would_tell() -> None:
+    """A package that is accepted, and one that nobody has seen before; and facts of one section."""
+    nodes = fleet("twin-a")
+    for path, value in (
+        ("packages/distributions/ray", {"version": "2.1"}),
+        ("packages/distributions/vllm", {"version": "0.6"}),
+        *((f"host/sysctl/vm.{name}", 7) for name in ("swappiness", "a", "b", "c")),
+    ):
+        nodes[1] = edited(nodes[1], path, value)
+
+    def told(*waivers: Waiver) -> List[Tuple[str, str]]:
+        policy = Policy(waivers=waivers, today=TODAY, full=True)
+        found = judgement(Evidence(tuple(nodes), drifts=compare(nodes)), policy)
+        return [(each.rule, each.message) for each in found.findings]
+
+    both = [("EA215", "2 packages that must match are extra"), ("EA299", "4 facts of host/sysctl differ")]
+    assert both == told()
+    ray = waiver(rule="EA215", nodes=("n2",), path=PathPattern.parse("*/*/ray", ""))
+    swap = waiver(rule="EA299", nodes=("n2",), path=PathPattern.parse("host/sysctl/vm.swappiness", ""))
+    left = told(ray, swap)
+    assert ("EA215", "vllm is extra") == left[0]
+    assert ["host/sysctl/vm.a", "host/sysctl/vm.b", "host/sysctl/vm.c"] == [
+        message.split()[0] for _, message in left[1:]
+    ]
