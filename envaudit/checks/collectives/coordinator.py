@@ -23,7 +23,7 @@ from envaudit.checks.collectives import ending as endings
 from envaudit.checks.collectives import sound
 from envaudit.checks.collectives.comparing import compare, unknown
 from envaudit.checks.collectives.dealing import Here, Place, addresses, backend_of, deal
-from envaudit.checks.collectives.ending import Ending, Times, members_text
+from envaudit.checks.collectives.ending import Ending, Stopped, Times, members_text
 from envaudit.checks.collectives.items import CollectivePlan
 from envaudit.checks.collectives.layout import Limits
 from envaudit.checks.collectives.rendezvous import reach
@@ -58,18 +58,6 @@ class Seated:
         self.bye = False
         self.left = ""
         self.ranks: Tuple[int, ...] = ()
-
-
-class Stopped(Exception):
-    """The run cannot go on.
-
-    Attributes:
-        ending: why.
-    """
-
-    def __init__(self, ending: Ending) -> None:
-        super().__init__(ending.text)
-        self.ending = ending
 
 
 class Coordinator:

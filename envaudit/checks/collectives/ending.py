@@ -112,6 +112,18 @@ class Ending(NamedTuple):
         return {**row, "ranks": list(self.ranks), "nodes": list(self.nodes), "victims": list(self.victims)}
 
 
+class Stopped(Exception):
+    """The run cannot go on.
+
+    Attributes:
+        ending: why.
+    """
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.text)
+        self.ending = ending
+
+
 class Times(NamedTuple):
     """How long what may last, in seconds."""
 

@@ -15,7 +15,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.checks.collectives import items as names
 from envaudit.checks.collectives.items import item_of
-from envaudit.checks.collectives.pairs import Pair, links_of
 
 # Below, a figure is latency and says nothing of bandwidth.
 _LEAST_BYTES = 1 << 16
@@ -39,18 +38,17 @@ def bandwidth(op: str, world: int, size_bytes: int, took_ns: int) -> Tuple[int, 
     return algbw, algbw
 
 
-def figures_of(world: int, outcomes: Outcomes, pairs: Optional[Mapping[Pair, Any]] = None) -> Dict[str, Any]:
+def figures_of(world: int, outcomes: Outcomes) -> Dict[str, Any]:
     """All figures of a run.
 
     Args:
         world: how many ranks.
         outcomes: by rank and item, as `rank.outcome_of` makes them.
-        pairs: what became of pairs, `pairs.PairResult` by ranks.
 
     Returns:
         `items`: for each that all ranks ran right: algbw and busbw (milli GB/s; null for a barrier), S in
         bytes, the shortest and the median time; `straggler`: null, or the rank, of how many items it came
-        last, and by how many ns; `latency_ns` of the smallest all_reduce; `links`.
+        last, and by how many ns; `latency_ns` of the smallest all_reduce.
     """
     table: Dict[str, Any] = {}
     for name in next(iter(outcomes.values()), {}):
@@ -64,7 +62,6 @@ def figures_of(world: int, outcomes: Outcomes, pairs: Optional[Mapping[Pair, Any
         "items": table,
         "straggler": straggler(world, outcomes),
         "latency_ns": latency["shortest_ns"] if latency else None,
-        "links": links_of(pairs or {}),
     }
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
+from envaudit.checks.collectives.figures import link_milli_gbps
+
 Pair = Tuple[int, int]
 
 # Up to here every pair is tried in the first rounds; up to EXHAUSTIVE when the first round finds nobody.
@@ -59,8 +61,6 @@ def result_of(
         outcomes: as `rank.outcome_of` makes them.
         ended: both came to their end.
     """
-    from envaudit.checks.collectives.figures import link_milli_gbps
-
     rows = [outcomes.get(rank, {}) for rank in pair]
     wrong = sorted({name for row in rows for name, each in row.items() if each["status"] == "wrong"})
     return PairResult(ended and not wrong and all(rows), tuple(wrong), link_milli_gbps(rows), ended)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from envaudit.checks.collectives import ending as endings
 from envaudit.checks.collectives import figures, naming, pairs
 from envaudit.checks.collectives.dealing import NCCL, interface_of, task_of
-from envaudit.checks.collectives.ending import Ending, Times
+from envaudit.checks.collectives.ending import Ending, Stopped, Times
 from envaudit.checks.collectives.items import CollectivePlan, items, narrowed
 from envaudit.checks.collectives.result import cases, parameters_of, rank_rows
 from envaudit.checks.collectives.watching import Round
@@ -161,8 +161,6 @@ class Rounds:
 
     def _name(self, result: Dict[str, Any], main: Round, wrong: Sequence[str]) -> None:
         """Matrix and pair rounds; what cannot be run any more leaves what is known."""
-        from envaudit.checks.collectives.coordinator import Stopped
-
         world = len(self._run.places)
         # Who could import torch once needs no longer for it now; the rest of its patience is for the network.
         patience_s = self._times.stall_s + 2 * main.import_s
@@ -202,7 +200,8 @@ class Rounds:
         return row
 
     def _figures(self, main: Round) -> Dict[str, Any]:
-        return figures.figures_of(len(self._run.places), main.outcomes, self._pairs)
+        found = figures.figures_of(len(self._run.places), main.outcomes)
+        return {**found, "links": pairs.links_of(self._pairs)}
 
 
 def _is_port_taken(ending: Optional[Ending]) -> bool:
