@@ -16,9 +16,9 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from envaudit.lock.placing import check_places
+from envaudit.lock.placing import Listed, check_extracted, check_places
 
 _MAX_TEXT = 2000
 
@@ -30,11 +30,14 @@ def main() -> None:
     try:
         asyncio.run(_install(job))
         _say({"done": _name_origins(job)})
-        status = 0
     except BaseException as error:
-        _say({"fault": f"{type(error).__name__}: {error}"[:_MAX_TEXT]})
-        status = 1
-    os._exit(status)
+        _leave_with(error)
+    os._exit(0)
+
+
+def _leave_with(error: BaseException) -> NoReturn:
+    _say({"fault": f"{type(error).__name__}: {error}"[:_MAX_TEXT]})
+    os._exit(1)
 
 
 def _leave_with_the_asker() -> None:
@@ -49,9 +52,18 @@ def _say(line: Mapping[str, Any]) -> None:
 
 
 class _Reporter:
-    """Passes on that a package is in place; the other calls of rattler's reporter stay silent."""
+    """Passes on that a package is put in place; the other calls of rattler's reporter stay silent."""
+
+    def __init__(self, extracted: str, listed: Mapping[str, Listed], folders: Mapping[str, str]) -> None:
+        self._extracted, self._listed, self._folders = extracted, listed, folders
 
     def on_link_start(self, operation: int, package_name: str) -> int:
+        """Before the first of its files."""
+        try:
+            folder = os.path.join(self._extracted, self._folders[package_name])
+            check_extracted(package_name, self._listed[package_name], folder)
+        except BaseException as error:  # rattler would go on
+            _leave_with(error)
         _say({"linked": package_name})
         return operation
 
@@ -73,7 +85,9 @@ async def _install(job: Mapping[str, Any]) -> None:
             raise ValueError(f"{package['path']} is {'-'.join(found)}, the lock says {'-'.join(named)}")
         record.url = Path(package["path"]).as_uri()
         records.append(record)
-    check_places(zip(records, (package["path"] for package in job["packages"])))
+    listed = check_places(zip(records, (package["path"] for package in job["packages"])))
+    names = [each.name.normalized for each in records]
+    folders = {name: f"{name}-{each.version}-{each.build}" for name, each in zip(names, records)}
     await install(
         records,
         job["prefix"],
@@ -82,7 +96,7 @@ async def _install(job: Mapping[str, Any]) -> None:
         platform=Subdir(job["platform"]),
         execute_link_scripts=False,
         show_progress=False,
-        reporter=_Reporter(),
+        reporter=_Reporter(job["extracted"], listed, folders),
         alternative_target_prefix=job["final"],
     )
 

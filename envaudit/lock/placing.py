@@ -9,21 +9,33 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 _META = "conda-meta"
 _MAX_LIST_BYTES = 64 << 20
+
+
+class Listed(NamedTuple):
+    """What a package says of itself.
+
+    Attributes:
+        is_python: whether its files are put where the environment's Python has them.
+        paths: the path of each file, and whether it is a folder.
+    """
+
+    is_python: bool
+    paths: tuple[tuple[str, bool], ...]
 
 
 class Misplaced(Exception):
     """A package whose files would not stay in the prefix."""
 
 
-def check_places(packages: Iterable[tuple[Any, str]]) -> None:
-    """Nothing where all files of all packages stay in the prefix.
+def check_places(packages: Iterable[tuple[Any, str]]) -> dict[str, Listed]:
+    """What each package lists, where all files of all packages stay in the prefix.
 
     Args:
         packages: py-rattler's record of each, and the path of its archive.
@@ -37,9 +49,11 @@ def check_places(packages: Iterable[tuple[Any, str]]) -> None:
     # What no package names: records, scripts of entry points, what pip installs.
     folders = {_META, "bin", site}
     owners: dict[str, tuple[str, str, str]] = {}
+    found = {}
     for record, archive in packages:
         name = record.name.normalized
-        for path, is_folder in _paths(name, archive):
+        listed = found[name] = _listed(name, archive, record.noarch.python)
+        for path, is_folder in listed.paths:
             place = _place(path, site) if record.noarch.python else path
             if place.startswith("/") or ".." in place.split("/") or place in written:
                 raise Misplaced(f"{name} would put {path!r} where no file of it belongs")
@@ -47,6 +61,22 @@ def check_places(packages: Iterable[tuple[Any, str]]) -> None:
             if not is_folder:
                 owners[place] = name, archive, path
     _check_folders(folders, owners)
+    return found
+
+
+def check_extracted(name: str, listed: Listed, folder: str) -> None:
+    """Nothing where an extracted package, which is what the linker goes by, lists what its archive did.
+
+    An archive may have a file twice, and who looks for it in there finds the first.
+
+    Raises:
+        Misplaced: it lists something else.
+    """
+    from rattler.package import IndexJson
+
+    is_python = IndexJson.from_package_directory(folder).noarch.python
+    if _listed(name, folder, is_python) != listed:
+        raise Misplaced(f"{name} has two lists of its files")
 
 
 def _check_folders(folders: Iterable[str], owners: Mapping[str, tuple[str, str, str]]) -> None:
@@ -104,27 +134,37 @@ def _place(path: str, site: str) -> str:
     return f"{folder}/{rest}" if folder and rest else path
 
 
-def _paths(name: str, archive: str) -> Iterator[tuple[str, bool]]:
-    """The path of each file in a package, and whether it is a folder."""
-    from rattler.exceptions import ExtractError
+def _listed(name: str, place: str, is_python: bool) -> Listed:
+    """What a package lists, as an archive or extracted."""
+    from rattler.exceptions import ExtractError, IoError
     from rattler.package import PathsJson
 
+    is_folder = os.path.isdir(place)
     try:
-        entries = PathsJson.from_package_archive(Path(archive)).paths
-    except ExtractError:
+        read = PathsJson.from_package_directory if is_folder else PathsJson.from_package_archive
+        entries = read(Path(place)).paths
+    except (ExtractError, IoError):
         # Before conda 4.3 a package had only the names.
-        yield from ((str(Path(path)), False) for path in _old_list(name, archive))
-        return
-    for entry in entries:
-        yield str(entry.relative_path), bool(entry.path_type.directory)
+        lines = _old_list(name, place)
+        return Listed(is_python, tuple((str(Path(path)), False) for path in lines))
+    return Listed(
+        is_python,
+        tuple((str(entry.relative_path), bool(entry.path_type.directory)) for entry in entries),
+    )
 
 
-def _old_list(name: str, archive: str) -> list[str]:
-    if archive.endswith(".tar.bz2"):
-        with tarfile.open(archive, "r|bz2") as members:
+def _old_list(name: str, place: str) -> list[str]:
+    data = None
+    if os.path.isdir(place):
+        data = Path(place, "info", "files").read_bytes()
+    elif place.endswith(".tar.bz2"):
+        with tarfile.open(place, "r|bz2") as members:
             for member in members:
                 if member.name == "info/files" and member.isfile():
                     file = members.extractfile(member)
                     assert file is not None
-                    return file.read(_MAX_LIST_BYTES).decode("utf-8", "surrogateescape").splitlines()
-    raise Misplaced(f"{name} does not list its files")
+                    data = file.read(_MAX_LIST_BYTES)
+                    break
+    if data is None:
+        raise Misplaced(f"{name} does not list its files")
+    return data.decode("utf-8", "surrogateescape").splitlines()

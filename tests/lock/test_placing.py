@@ -19,7 +19,7 @@ from rattler import RepoDataRecord
 from envaudit.lock.placing import check_places
 from tests.lock.channel import LocalChannel, build_channel, index_channel
 from tests.lock.locks import BASE, lock_entry, pip_entry, write_lock
-from tests.lock.packages import Recipe, running_python
+from tests.lock.packages import Recipe, build_package, running_python
 from tests.lock.wheels_at_hand import write_wheel
 from tests.lock.workplace import Workplace, tree_of
 
@@ -149,7 +149,8 @@ def test_install_of_a_package_with_the_old_list_of_files_goes_on(
     channel = build_channel(tmp_path / "old", recipes=False)
     for name, code in (("share/old.txt", 0), ("../../outside", 4)):
         _write_old_package(channel, f"{name}\n")
-        assert code == _install(workplace, channel, "old")[0]
+        found, said = _install(workplace, channel, "old")
+        assert code == found, said
     assert "x" == (workplace.folder / "env/share/old.txt").read_text()
 
 
@@ -192,4 +193,39 @@ def test_install_of_a_wheel_that_would_go_through_a_link_is_refused(
     write_lock(workplace.folder / LOCK, [*entries, pip_entry(wheel, "tiny-tool", "1.0", digest)])
     ended = workplace.run("install", LOCK, "--prefix", "env")
     assert (4, True) == (ended.code, "has data files for" in ended.err), ended.err
+    assert {} == tree_of(outside)
+
+
+@pytest.mark.parametrize("twice", ["paths", "index"])
+def test_install_of_a_package_that_lists_its_files_twice_is_refused(
+    workplace: Workplace, tmp_path: Path, twice: str
+) -> None:
+    """The archive is read to its first list, or what says where they go; the linker goes by the last one."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    index = {"name": "first", "version": "1.0", "build": "0", "build_number": 0, "depends": []}
+    index.update(arch="x86_64", platform="linux", subdir="linux-64")
+    link = {"_path": "share", "path_type": "softlink"}
+    documents = [
+        ("index", {**index, "noarch": "python"} if twice == "index" else index),
+        ("index", index),
+        ("paths", {"paths_version": 1, "paths": [] if twice == "paths" else [link]}),
+        ("paths", {"paths_version": 1, "paths": [link]}),
+    ]
+    channel = build_channel(tmp_path / "odd", recipes=False)
+    folder = channel.folder / "linux-64"
+    folder.mkdir()
+    with tarfile.open(folder / "first-1.0-0.tar.bz2", "w:bz2") as archive:
+        for name, document in documents:
+            member, text = tarfile.TarInfo(f"info/{name}.json"), json.dumps(document).encode()
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+        member = tarfile.TarInfo("share")
+        member.type, member.linkname = tarfile.SYMTYPE, str(outside)
+        archive.addfile(member)
+    if twice == "paths":
+        build_package("second", {**PLAIN, "depends": ["first"], "files": {"share/file": "y"}}, channel.folder)
+    index_channel(channel.folder)
+    code, said = _install(workplace, channel, *(["first", "second"] if twice == "paths" else ["first"]))
+    assert (4, True) == (code, "first has two lists of its files" in said), said
     assert {} == tree_of(outside)
