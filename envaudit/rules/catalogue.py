@@ -64,7 +64,6 @@ ENTRIES: Sequence[Entry] = (
     Entry("clock/**", EXACTLY, "warning", "The time is kept in another way."),
     Entry("storage/shm/access", NOT_AT_ALL, "info", _OF_EACH),
     Entry("storage/tmp/access", NOT_AT_ALL, "info", _OF_EACH),
-    Entry("storage/**", EXACTLY, "warning", "Files are read in another way, or from elsewhere."),
     Entry("network/**", EXACTLY, "warning", "Ranks reach each other in another way."),
     Entry("topology/acs/**", EXACTLY, "warning", "GPUs and NICs reach each other through the host on some."),
     Entry("topology/**", EXACTLY, "warning", "GPUs and NICs reach each other in another way."),

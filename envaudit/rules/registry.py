@@ -26,6 +26,7 @@ SUBJECTS: Mapping[str, Tuple[int, int]] = {
     "host": (100, 124),
     "limits": (125, 134),
     "controlgroups": (135, 139),
+    "storage": (140, 144),
     "clock": (150, 199),
     "lock": (200, 209),
     "packages": (210, 219),

@@ -67,6 +67,14 @@ def set_variable(node: Fingerprint, name: str, value: str, origin: str = "enviro
     return edited(node, f"env/nccl/{name}", {"value": value, "origin": origin})
 
 
+def odd_of(fixture: str, *changes: Tuple[str, Any]) -> List[Fingerprint]:
+    """Three nodes, the last of them with these facts."""
+    *alike, odd = fleet(fixture)
+    for path, value in changes:
+        odd = edited(odd, path, value)
+    return [*alike, odd]
+
+
 def findings(nodes: List[Fingerprint], policy: Policy = Policy()) -> List[Finding]:  # noqa: B008
     """What the rules of these subjects say of the nodes and of their differences."""
     drifts = compare(nodes) if len(nodes) > 1 else ()

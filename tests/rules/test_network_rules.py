@@ -10,19 +10,11 @@ import pytest
 
 from envaudit.rules.pernode import mapping
 from tests.probe.conftest import NODES
-from tests.rules.fleets import GONE, edited, findings, fleet, node_of, probed, told
+from tests.rules.fleets import GONE, edited, findings, fleet, node_of, odd_of, probed, told
 
 IB = "network/hcas/MT4129 InfiniBand"
 ETHERNET = "network/hcas/MT4125 Ethernet"
 BOND = "network/interfaces/bond/mlx5_core"
-
-
-def odd_of(fixture: str, *changes: Any) -> Any:
-    """Three nodes, the last of them with these facts."""
-    *alike, odd = fleet(fixture)
-    for path, value in changes:
-        odd = edited(odd, path, value)
-    return [*alike, odd]
 
 
 def test_network_of_healthy_fleets_raises_nothing() -> None:

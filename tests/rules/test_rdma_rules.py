@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import Any, Tuple
 
 import pytest
 
 from envaudit.model import Fingerprint
-from tests.rules.fleets import edited, findings, fleet, node_of, set_variable, told
+from tests.rules.fleets import edited, findings, fleet, node_of, odd_of, set_variable, told
 
 IB = "network/hcas/MT4129 InfiniBand"
 GID = "network/selection/roce_gid"
@@ -18,12 +18,6 @@ def with_facts(node: Fingerprint, *changes: Tuple[str, Any]) -> Fingerprint:
     for path, value in changes:
         node = edited(node, path, value)
     return node
-
-
-def odd_of(fixture: str, *changes: Tuple[str, Any]) -> List[Fingerprint]:
-    """Three nodes, the last of them with these facts."""
-    *alike, odd = fleet(fixture)
-    return [*alike, with_facts(odd, *changes)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,64 @@
+"""The file systems that work lives on: not the same on all nodes, or mounted otherwise."""
+
+from __future__ import annotations
+
+from typing import Iterator, List
+
+from envaudit.model.drift import split_path
+from envaudit.model.fingerprint import Fingerprint
+from envaudit.rules.nodefacts import by_nodes, notes_of
+from envaudit.rules.pernode import facts_of, mapping
+from envaudit.rules.policy import Policy
+from envaudit.rules.registry import Claim, Found, difference
+
+_HF_HOME = "env/variables/HF_HOME"
+_PLACES = {
+    "root": "/",
+    "tmp": "/tmp",
+    "shm": "/dev/shm",
+    "prefix": "the environment",
+    "workdir": "the working directory",
+    "hf_home": "the Hugging Face cache",
+}
+
+
+@difference(
+    "EA140",
+    severity="warning",
+    title="a file system differs",
+    why="Files are read from elsewhere or in another way; where a mount is missing, its folder is empty.",
+    of=("storage/**", _HF_HOME),
+    how_to_fix="Compare 'findmnt' on these nodes, then fstab, the automounter or the container's volumes.",
+)
+def file_system_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """The file system of a place, its mount options, or the place itself where HF_HOME names another."""
+    paths = [split_path(drift.path) for drift in claim.drifts if drift.path != _HF_HOME]
+    places = list(dict.fromkeys(path[1] for path in paths if len(path) > 1))
+    words = ", ".join(_PLACES.get(place, place) for place in places) or "storage"
+    if not paths:
+        yield claim.found("HF_HOME differs")
+    elif all("options" in path for path in paths):
+        options = list(dict.fromkeys(path[3] for path in paths if len(path) > 3))
+        if len(options) == 1:
+            yield claim.found(f"mount option {options[0]} of {words} differs")
+        else:
+            yield claim.found(f"mount options of {words} differ")
+    else:
+        lines = by_nodes(claim.evidence.fingerprints, lambda one: _where(one, places))
+        yield claim.found(f"file system of {words} differs", evidence=lines)
+
+
+def _where(fingerprint: Fingerprint, places: List[str]) -> str:
+    """`the working directory is on lustre at /srv, rw`."""
+    mounts = facts_of(fingerprint, "storage")
+    told = []
+    for place in places:
+        of = mounts.get(place)
+        name = of[len("as ") :] if isinstance(of, str) and of.startswith("as ") else place
+        mount = mapping(mounts.get(name))
+        if mount:
+            point = mapping(notes_of(fingerprint, "storage").get(name)).get("mount_point")
+            at = f" at {point}" if point else ""
+            kind = mount.get("fstype") or "an unknown file system"
+            told.append(f"{_PLACES.get(place, place)} is on {kind}{at}, {mount.get('access')}")
+    return "; ".join(told)
