@@ -17,6 +17,9 @@ from envaudit.probe.elf import texts
 _VERSION_LIMIT_BYTES = 1 << 16
 _INIT_LIMIT_BYTES = 1 << 20
 _RECORD_HEAD_BYTES = 1 << 15
+# `pip install -e` of a project whose packages do not lie below one folder writes such a file.
+_FINDER = re.compile(r"__editable___.+_finder\.py\Z")
+_MAPPING = re.compile(r"^MAPPING[^=\n]*= (\{.*\})$", re.MULTILINE)
 _WHEEL_NEEDS = re.compile(r"^Requires-Dist: nvidia-(cudnn|nccl)-cu\d+==(\d+(?:\.\d+)+)", re.MULTILINE)
 _CONDA_NEEDS = re.compile(r'"(cudnn|nccl) >=(\d+(?:\.\d+)+)[^"]*"')
 # torch._C._cuda_getArchFlags() returns this text; `gfx` names are AMD's.
@@ -49,12 +52,27 @@ def find_package(context: Context, name: str) -> Optional[Package]:
             return Package(folder, entry)
     for entry in entries:
         try:
-            context.list_dir(entry)
+            names = context.list_dir(entry)
         except PermissionError:
             raise
         except OSError:
             continue  # sys.path names folders and zips that need not exist
+        for finder in filter(_FINDER.match, names):
+            project = _mapped(context, os.path.join(entry, finder), name)
+            if project is not None:
+                return Package(project, os.path.dirname(project))
     return None
+
+
+def _mapped(context: Context, finder: str, name: str) -> Optional[str]:
+    """Where setuptools' finder of an editable install has a package; Python asks it last."""
+    try:
+        table = _MAPPING.search(context.read_text(finder, _INIT_LIMIT_BYTES))
+        folder = ast.literal_eval(table.group(1)).get(name) if table else None
+    except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError, AttributeError):
+        return None
+    is_there = isinstance(folder, str) and context.exists(os.path.join(folder, "__init__.py"))
+    return folder if is_there else None
 
 
 def read_version(context: Context, package: Package) -> Dict[str, object]:

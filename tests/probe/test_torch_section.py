@@ -99,6 +99,31 @@ def test_torch_of_a_checkout_is_source(make_node: MakeNode) -> None:
     assert ("source", "/src/pytorch/torch") == (facts["packaging"], facts["place"])
 
 
+@pytest.mark.parametrize(
+    ("mapping", "place"),
+    [
+        ("MAPPING: dict[str, str] = {'x': '/x', 'torch': '/src/pytorch/torch'}", "/src/pytorch/torch"),
+        ("MAPPING = {'torch': '/src/pytorch/torch'}", "/src/pytorch/torch"),
+        ("MAPPING = {'torch': '/src/gone/torch'}", None),
+        ("MAPPING = {'torch': 7}", None),
+        ("MAPPING = {[]: '/src/pytorch/torch'}", None),
+        ("MAPPING = {open('/x'): 1}", None),
+        ("import sys", None),
+    ],
+)  # fmt: skip
+def test_torch_of_an_editable_install_is_where_its_finder_has_it(
+    make_node: MakeNode, mapping: str, place: Any
+) -> None:
+    """No folder of sys.path holds it: setuptools' finder does, whose table is read and not run."""
+    files = {
+        f"{SITE}/__editable___torch_2_6_0a0_finder.py": f"from x import y\n{mapping}\nNAMESPACES = {{}}\n",
+        "/src/pytorch/torch/__init__.py": "",
+        "/src/pytorch/torch/version.py": VERSION_PY,
+    }
+    answer = torch.read(make_node(files, interpreter=INTERPRETER))
+    assert ("ok" if place else "absent", place) == (answer.status, answer.facts.get("place"))
+
+
 def test_torch_companions_keep_their_local_tags(make_node: MakeNode) -> None:
     """Torchvision's tag comes from its version.py: its record's folder name has none."""
     node = make_node(
