@@ -74,7 +74,7 @@ def check_extracted(name: str, listed: Listed, folder: str) -> None:
     """
     from rattler.package import IndexJson
 
-    is_python = IndexJson.from_package_directory(folder).noarch.python
+    is_python = IndexJson.from_package_directory(Path(folder)).noarch.python
     if _listed(name, folder, is_python) != listed:
         raise Misplaced(f"{name} has two lists of its files")
 
