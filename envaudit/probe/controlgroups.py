@@ -5,6 +5,7 @@ a namespace the way ends at the namespace's own root, and a limit further up is 
 
     cgroup v2   /proc/self/cgroup has `0::/a/b`, the group is /sys/fs/cgroup/a/b
     cgroup v1   `4:memory:/a/b`, and /sys/fs/cgroup/memory/a/b; one hierarchy for each controller
+    hybrid      some controllers in hierarchies of v1, the rest in that of v2: /sys/fs/cgroup/unified
     Docker, v1  the groups of the host are named, and only the container's own is there: at the top
 
 Names and values of the files are those of Documentation/admin-guide/cgroup-v2.rst and cgroup-v1 of Linux.
@@ -103,14 +104,15 @@ class ControlGroups:
 
     def _way(self, controller: str) -> List[str]:
         """The folders of the process' group and of all above it; none where they cannot be seen."""
-        top = f"{_TOP}/{controller}" if controller in self._paths else _TOP
+        tops = (f"{_TOP}/{controller}",) if controller in self._paths else (_TOP, f"{_TOP}/unified")
         path = self._paths.get(controller, self._paths.get(""))
         parts = [part for part in (path or "").split("/") if part]
         # `/../x` is a group outside of the namespace that this process is in.
         if path is None or ".." in parts or len(parts) >= _MOST_LEVELS:
             return []
         # A hybrid node keeps the folders of v1 in a plain tmpfs, which is no group.
-        if not self._context.exists(f"{top}/cgroup.procs"):
+        top = next((top for top in tops if self._context.exists(f"{top}/cgroup.procs")), None)
+        if top is None:
             return []
         return ["/".join([top, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
 

@@ -76,6 +76,20 @@ def test_no_limit_anywhere_is_unlimited(make_node: MakeNode) -> None:
     }
 
 
+def test_hybrid_node_has_each_controller_in_one_of_its_hierarchies(make_node: MakeNode) -> None:
+    """`cgroup_no_v1=memory`: threads in v1, memory in v2, which is mounted beside it."""
+    files = {
+        "/proc/self/cgroup": "2:pids:/jobs\n1:name=systemd:/\n0::/job_7\n",
+        f"{TOP}/pids/cgroup.procs": "",
+        f"{TOP}/pids/jobs/pids.max": "900\n",
+        f"{TOP}/unified/cgroup.procs": "",
+        f"{TOP}/unified/job_7/cgroup.procs": "",
+        f"{TOP}/unified/job_7/memory.max": f"{GIB}\n",
+    }
+    found = told(make_node(files))
+    assert (GIB, 900, "unlimited") == (found["memory"], found["pids"], found["cpu"])
+
+
 def test_hierarchies_of_v1_are_read_each_by_its_own_path(make_node: MakeNode) -> None:
     """Memory's "no limit" is a number of v1, and a quota of -1 is none."""
     files: Files = {
