@@ -83,11 +83,12 @@ INTEGRITY = Start(
     paths=(("integrity",),),
 )
 # An environment that was read without being started does not tell what only a start tells: its
-# flags, what follows from variables, and the versions that its libraries give themselves.
+# flags, what follows from variables, and the versions that its libraries and nvcc give themselves.
 STATIC = Start(
     word="other interpreter",
     said=("python", "started"),
     paths=(
+        ("cuda", "nvcc"),
         ("libraries",),
         ("python", "customized"),
         ("python", "encodings"),

@@ -26,6 +26,10 @@ class ProgramMissing(ProgramFailed):
     """The program is not on PATH, or not executable."""
 
 
+class ProgramRefused(ProgramFailed):
+    """The program lies in a prefix of which nothing is executed."""
+
+
 class ProgramTimeout(ProgramFailed):
     """The program was ended at its deadline."""
 
@@ -69,13 +73,13 @@ def outside(prefix: str, argv: Sequence[str], environ: Mapping[str, str]) -> Dic
     """The variables under which a program takes nothing from a prefix: no program, library or module.
 
     Raises:
-        ProgramFailed: the program itself lies in the prefix.
+        ProgramRefused: the program itself lies in the prefix.
     """
     kept = {name: value for name, value in environ.items() if not name.startswith(("LD_", "PYTHON"))}
     folders = kept.get("PATH", os.defpath).split(os.pathsep)
     kept["PATH"] = os.pathsep.join(folder for folder in folders if folder and not is_inside(prefix, folder))
     if is_inside(prefix, find_program(argv[0], kept)):
-        raise ProgramFailed(f"{argv[0]}: lies in {prefix}, of which nothing is executed")
+        raise ProgramRefused(f"{argv[0]}: lies in {prefix}, of which nothing is executed")
     return kept
 
 

@@ -19,6 +19,7 @@ from envaudit.probe.loader import LoaderRules, ask, resolve_links
 from envaudit.probe.loaderwalk import walk
 from envaudit.probe.prefix import interpreter_of
 from envaudit.probe.runner import probe
+from envaudit.probe.sections import cuda
 from tests.cli.conftest import Folder
 from tests.conftest import PROJECT
 
@@ -144,6 +145,23 @@ def test_program_of_the_prefix_is_refused_and_its_libraries_kept_out(environment
     for path in (environment / "bin/git", link):
         with pytest.raises(ProgramFailed, match="of which nothing is executed"):
             context.run([str(path)])
+    assert not trap.exists()
+
+
+def test_nvcc_of_the_prefix_is_named_and_not_run_and_that_is_no_fault(environment: Path, trap: Path) -> None:
+    """An activated conda environment with a compiler is healthy: its version is not examined."""
+    context = Context(
+        environ={"PATH": f"{environment}/bin:/usr/bin"},
+        workdir="/",
+        launch="local",
+        interpreter=interpreter_of(str(environment)),
+        static=str(environment),
+    )
+    answer = cuda.read(context)
+    nvcc = f"{environment}/bin/nvcc"
+    assert ("ok", {"path": nvcc, "version": None}) == (answer.status, answer.facts["nvcc"])
+    said = answer.notes["not_examined"]["version of nvcc"]
+    assert f"{nvcc}: lies in {environment}, of which nothing is executed" == said
     assert not trap.exists()
 
 

@@ -26,6 +26,7 @@ from envaudit.probe.hostname import host_names
 from envaudit.probe.loader import LoaderRules, resolve_links
 from envaudit.probe.placeholders import Placeholders
 from envaudit.probe.places import Places
+from envaudit.probe.program import ProgramRefused
 
 SCHEMA = 1
 
@@ -36,8 +37,9 @@ _HEADER = r"#define\s+CUDA_VERSION\s+(\d{4,6})\b"
 def read(context: Context) -> Answer:
     """Toolkits, nvcc and libcuda; absent where the node has none of them."""
     errors: List[str] = []
+    not_examined: Dict[str, str] = {}
     facts: Dict[str, Any] = {
-        "nvcc": _nvcc(context, errors),
+        "nvcc": _nvcc(context, errors, not_examined),
         "home": _home(context),
         "default": _default(context),
         "toolkits": _toolkits(context),
@@ -46,10 +48,13 @@ def read(context: Context) -> Answer:
     if not any(facts.values()):
         return Answer("absent", {})
     facts["compat"] = bool(facts["libcuda"]) and facts["libcuda"]["origin"] == "cuda-compat"
-    return Answer("partial" if errors else "ok", facts, {}, errors)
+    notes = {"not_examined": not_examined} if not_examined else {}
+    return Answer("partial" if errors else "ok", facts, notes, errors)
 
 
-def _nvcc(context: Context, errors: List[str]) -> Optional[Dict[str, Optional[str]]]:
+def _nvcc(
+    context: Context, errors: List[str], not_examined: Dict[str, str]
+) -> Optional[Dict[str, Optional[str]]]:
     """The compiler that PATH finds and what it says of itself, else what its toolkit says."""
     for folder in context.environ.get("PATH", "").split(":"):
         path = os.path.join(folder, "nvcc")
@@ -62,12 +67,14 @@ def _nvcc(context: Context, errors: List[str]) -> Optional[Dict[str, Optional[st
         match = re.search(r"release \d+\.\d+, V(\d+(?:\.\d+)+)", said)
         if match:
             return {"path": path, "version": match.group(1)}
-        cause = "no version in what it printed"
+        cause, is_refused = "no version in what it printed", False
     except ProgramFailed as error:
-        cause = str(error)
+        cause, is_refused = str(error), isinstance(error, ProgramRefused)
     toolkit = os.path.dirname(os.path.dirname(resolve_links(context, path)))
     version = _manifest(context, toolkit).get("cuda_nvcc")
-    if version is None:
+    if version is None and is_refused:
+        not_examined["version of nvcc"] = cause
+    elif version is None:
         errors.append(f"nvcc: {cause}, and {toolkit} has no version.json")
     return {"path": path, "version": version}
 
