@@ -19,6 +19,7 @@ from envaudit.lock.channels import without_credentials
 from envaudit.lock.fetch import Progress, copy_file, fetch_all, hashes_match, wanted
 from envaudit.lock.install import Supply, child_lines
 from envaudit.lock.lockfile import Lock, LockedPackage
+from envaudit.lock.prefix import held
 
 MARKER = "envaudit-mirror.json"
 
@@ -85,7 +86,7 @@ def mirror(
     Raises:
         UsageError: another folder stands there, or the lock lacks a platform.
         InputError: a file is not what the lock says.
-        NeededError: a file cannot be had, or the folder cannot be written.
+        NeededError: a file cannot be had, the folder cannot be written, or another mirror is at work there.
     """
     unknown = sorted(set(platforms) - set(lock.platforms))
     if unknown:
@@ -100,21 +101,23 @@ def mirror(
     _check_pip(packages)
     try:
         _prepare(folder)
-        places = {_target(folder, package): package for package in packages}
-        left = {path: package for path, package in places.items() if not _is_there(path, package)}
-        files = {path: wanted(package, supply.addresses(package)) for path, package in left.items()}
-        found = fetch_all(
-            tuple(files.values()),
-            supply.cache,
-            opener=supply.opener,
-            offline=supply.offline,
-            progress=progress,
-        )
-        for path, file in files.items():
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            copy_file(found[file], path)
-        _index(folder, packages)
-        _write_settings(folder, packages)
+        # Two that index one channel at a time would each leave out what the other brings.
+        with held(os.path.join(folder, ".envaudit-lock"), "mirror"):
+            places = {_target(folder, package): package for package in packages}
+            left = {path: package for path, package in places.items() if not _is_there(path, package)}
+            files = {path: wanted(package, supply.addresses(package)) for path, package in left.items()}
+            found = fetch_all(
+                tuple(files.values()),
+                supply.cache,
+                opener=supply.opener,
+                offline=supply.offline,
+                progress=progress,
+            )
+            for path, file in files.items():
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                copy_file(found[file], path)
+            _index(folder, packages)
+            _write_settings(folder, packages)
         size_bytes = sum(os.path.getsize(path) for path in places)
     except OSError as error:
         raise NeededError("cannot be written", where=folder, why=error.strerror or str(error)) from error

@@ -45,7 +45,7 @@ def replacement(prefix: str) -> Iterator[tuple[str, str]]:
     parent, name = os.path.split(target)
     try:
         os.makedirs(parent, exist_ok=True)
-        with _held(os.path.join(parent, f".{name}.envaudit-lock")):
+        with held(os.path.join(parent, f".{name}.envaudit-lock"), "install"):
             _remove_leftovers(parent, name, target)
             work = tempfile.mkdtemp(prefix=f".{name}.envaudit-", dir=parent)
             try:
@@ -86,8 +86,13 @@ def _check_replaceable(target: str) -> None:
 
 
 @contextmanager
-def _held(path: str) -> Iterator[None]:
-    """The right to work on a prefix; ends with the process, however that ends."""
+def held(path: str, work: str) -> Iterator[None]:
+    """The right to do a work somewhere, as a file there; ends with the process, however that ends.
+
+    Raises:
+        NeededError: another process has it.
+        OSError: the file cannot be made.
+    """
     while True:
         # The folder may be anybody's, such as /tmp: no file is made where a link of another user leads.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -98,7 +103,7 @@ def _held(path: str) -> Iterator[None]:
         except BlockingIOError:
             os.close(descriptor)
             raise NeededError(
-                "another install is at work there",
+                f"another {work} is at work there",
                 where=path,
                 next_step="Wait until it has ended, then run this again.",
             ) from None

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from envaudit.lock.mirror import MARKER
+from envaudit.lock.prefix import held
 from tests.lock.channel import LocalChannel, build_channel, served
 from tests.lock.locks import BASE, SMALL, lock_entry, pip_entry, small_lock, write_lock
 from tests.lock.packages import running_python
@@ -132,6 +134,20 @@ def test_mirror_that_cannot_be_says_why(
     ended = workplace.run(*words)
     assert (code, True) == (ended.code, said in ended.err), ended.err
     assert {"thesis.txt": b"x"} == tree_of(other)
+
+
+def test_mirror_that_another_run_is_filling_is_left_to_it(
+    workplace: Workplace, train_channel: LocalChannel
+) -> None:
+    """Two at a time have cost one its index, and could cost the other its packages."""
+    small_lock(workplace.folder / LOCK, train_channel)
+    (workplace.folder / "mirror").mkdir()
+    with held(str(workplace.folder / "mirror" / ".envaudit-lock"), "mirror"):
+        (workplace.folder / "mirror" / MARKER).write_text("{}")
+        ended = workplace.run("mirror", LOCK, "--to", "mirror")
+    assert (5, True) == (ended.code, "another mirror is at work there" in ended.err), ended.err
+    assert 0 == workplace.run("mirror", LOCK, "--to", "mirror").code
+    assert not (workplace.folder / "mirror" / ".envaudit-lock").exists()
 
 
 def test_mirror_of_a_faulty_channel_keeps_nothing_wrong(
