@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: nox -s checks")
 
 from envaudit.checks import registry  # noqa: E402
-from envaudit.checks.device import facts_of  # noqa: E402
+from envaudit.checks.device import DeviceFacts, facts_of  # noqa: E402
 from envaudit.checks.operations import memory  # noqa: E402
-from envaudit.checks.outcome import NOT_RUN, OK, WRONG, Outcome  # noqa: E402
+from envaudit.checks.outcome import ERROR, NOT_RUN, OK, WRONG, Outcome  # noqa: E402
 from envaudit.checks.trial import DEFAULT_EFFORT, Effort, attempt  # noqa: E402
 
 CPU = facts_of("cpu")
@@ -30,7 +31,7 @@ def tried(name: str, effort: Effort = DEFAULT_EFFORT) -> Outcome:
 def small(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A memory of three small chunks."""
     chunks = [torch.empty(EXTENT.blocks, EXTENT.block_words, dtype=torch.int64) for _ in range(3)]
-    monkeypatch.setattr(memory, "_allocated", lambda facts, permille: (list(chunks), EXTENT))
+    monkeypatch.setattr(memory, "_allocated", lambda facts, permille: (list(chunks), EXTENT, 3))
     return chunks
 
 
@@ -106,7 +107,7 @@ def test_stuck_address_line_is_seen_by_the_hash_and_by_no_constant(small: list[A
     """Two addresses, one place: what is written to the one is read from the other."""
     small[2] = small[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "_allocated", lambda facts, permille: (list(small), EXTENT))
+        patch.setattr(memory, "_allocated", lambda facts, permille: (list(small), EXTENT, 3))
         assert OK == tried("memory/constants").status
         outcome = tried("memory/addresses")
     assert WRONG == outcome.status
@@ -124,9 +125,64 @@ def test_memory_test_that_is_cut_short_is_no_pass(name: str, small: list[Any]) -
 
 def test_memory_that_is_taken_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing tested is no pass."""
-    monkeypatch.setattr(memory, "_allocated", lambda facts, permille: ([], EXTENT._replace(chunks=0)))
+    monkeypatch.setattr(memory, "_allocated", lambda facts, permille: ([], EXTENT._replace(chunks=0), 3))
     outcome = tried("memory/addresses")
     assert (NOT_RUN, "too little of the memory is free") == (outcome.status, outcome.reason)
+
+
+GIB = 2**30
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A GPU with 6 GiB free, of which so many chunks can be had before the error that a test sets."""
+    real = torch.empty
+    had: list[Any] = []
+    card = SimpleNamespace(gives=6, error=torch.cuda.OutOfMemoryError("CUDA out of memory."))
+
+    def empty(*shape: int, dtype: Any, device: str) -> Any:
+        if len(had) == card.gives:
+            raise card.error
+        had.append(real(4, 64, dtype=dtype))
+        return had[-1]
+
+    monkeypatch.setattr(torch, "empty", empty)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: had.clear())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (6 * GIB, 8 * GIB))
+    return card
+
+
+H200 = DeviceFacts("cuda:0", "cuda", (9, 0), (2, 13), False, False, 8 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("gives", "status", "reason"),
+    [
+        (4, OK, ""),
+        (3, NOT_RUN, "too little of the memory could be had: 3 of 4 GiB were right"),
+        (0, NOT_RUN, "too little of the memory is free"),
+    ],
+)
+def test_memory_that_others_took_meanwhile_is_not_passed_over(
+    card: Any, gives: int, status: str, reason: str
+) -> None:
+    """Of 6 GiB that were free 4 are asked for; what was not to be had is not tested."""
+    card.gives = gives
+    (case,) = registry.cases(H200, ["memory/constants"])
+    outcome = attempt(case, H200, 7)
+    assert (status, reason) == (outcome.status, outcome.reason)
+
+
+def test_cuda_error_is_not_taken_for_a_lack_of_memory(card: Any) -> None:
+    """It has a cause of its own, and the device is of no use from then on."""
+    card.gives, card.error = 2, RuntimeError("CUDA error: uncorrectable ECC error encountered")
+    (case,) = registry.cases(H200, ["memory/constants"])
+    outcome = attempt(case, H200, 7)
+    assert (ERROR, "RuntimeError: CUDA error: uncorrectable ECC error encountered") == (
+        outcome.status,
+        outcome.reason,
+    )
 
 
 def test_copy_that_loses_a_word_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

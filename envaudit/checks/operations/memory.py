@@ -176,7 +176,7 @@ def _tested(
     clock: Callable[[], float],
 ) -> Outcome:
     # `transfers`: how often a pattern's test reads or writes each word.
-    chunks, extent = _allocated(facts, effort.memory_permille)
+    chunks, extent, asked = _allocated(facts, effort.memory_permille)
     if not chunks:
         return Outcome(name, NOT_RUN, "too little of the memory is free")
     failures = Failures()
@@ -201,6 +201,13 @@ def _tested(
         reason = f"{failures.passing} times words were read wrong, and right when they were read again"
     elif done < wanted:
         status, reason = NOT_RUN, f"{done} of {wanted} patterns were right when the time for it was over"
+    elif extent.chunks < asked:
+        # Somebody else takes memory at the same time: what was free a moment ago is no more.
+        gib = [f"{count * tested // extent.chunks / 2**30:.0f}" for count in (extent.chunks, asked)]
+        status, reason = (
+            NOT_RUN,
+            f"too little of the memory could be had: {gib[0]} of {gib[1]} GiB were right",
+        )
     return Outcome(
         case=name,
         status=status,
@@ -214,8 +221,8 @@ def _tested(
     )
 
 
-def _allocated(facts: DeviceFacts, permille: int) -> Tuple[List[Any], Extent]:
-    """As many chunks as the fraction asks for and the device gives."""
+def _allocated(facts: DeviceFacts, permille: int) -> Tuple[List[Any], Extent, int]:
+    """As many chunks as the fraction asks for and the device gives, and how many were asked for."""
     import torch
 
     shape = Extent(1, 128, 2**16) if facts.kind == CPU else Extent(1, 128, 2**20)
@@ -226,14 +233,17 @@ def _allocated(facts: DeviceFacts, permille: int) -> Tuple[List[Any], Extent]:
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(torch.device(facts.device))
         wanted = min(free * permille // 1000, free - _LEFT_FREE_BYTES)
+    # Any other error of a GPU is none of too little memory.
+    refused = RuntimeError if facts.kind == CPU else torch.cuda.OutOfMemoryError
     chunks: List[Any] = []
-    for _ in range(wanted // chunk_bytes):
+    asked = max(0, wanted) // chunk_bytes
+    for _ in range(asked):
         try:
             chunk = torch.empty(shape.blocks, shape.block_words, dtype=torch.int64, device=facts.device)
-        except RuntimeError:  # out of memory; its own class since torch 1.13
+        except refused:
             break
         chunks.append(chunk)
-    return chunks, shape._replace(chunks=len(chunks))
+    return chunks, shape._replace(chunks=len(chunks)), asked
 
 
 def _wait(facts: DeviceFacts) -> None:
