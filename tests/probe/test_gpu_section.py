@@ -355,6 +355,14 @@ def test_uuid_that_no_gpu_of_the_node_has_is_not_counted(
     assert (count, form) == (told["count"], told["form"])
 
 
+def test_uuid_counts_where_a_gpu_does_not_tell_its_own(fake_node: Callable[[str], Context]) -> None:
+    """It may be that of the card that hangs."""
+    node = fake_node("healthy-h100")
+    node.environ = {**node.environ, "CUDA_VISIBLE_DEVICES": "GPU-ffffffff"}
+    node.node["nvml"].pop(2)
+    assert 1 == gpu.read(node).facts["visible"]["count"]
+
+
 @pytest.mark.parametrize(
     ("named", "count"),
     [

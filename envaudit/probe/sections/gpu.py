@@ -252,7 +252,8 @@ class _Reading:
 
     def _uuids(self) -> Optional[List[str]]:
         """Those of all cards and MIG instances; None where one is not told, as nvidia-smi's list has none."""
-        told: List[Optional[str]] = []
+        # None for each card that did not answer.
+        told: List[Optional[str]] = [None] * ((self.facts.get("count") or 0) - len(self.told.devices))
         for row in self.told.devices:
             told.append(row["notes"].get("uuid"))
             if row["facts"].get("mig") == "enabled":
