@@ -175,16 +175,25 @@ def _index(folder: str, packages: Sequence[LockedPackage]) -> None:
 
 
 def _write_settings(folder: str, packages: Sequence[LockedPackage]) -> None:
-    """`condarc`, for every conda program of the cluster."""
-    channels = sorted(
-        {without_credentials(package.channel) for package in packages if package.manager == "conda"}
-    )
+    """`condarc`, for every conda program of the cluster; the channels of other locks stay in it."""
+    path = os.path.join(folder, "condarc")
+    channels = {without_credentials(package.channel) for package in packages if package.manager == "conda"}
     lines = ["# Written by 'envaudit mirror': use it with CONDARC=this-file.", "mirrored_channels:"]
-    for channel in channels:
+    for channel in sorted(channels | _mirrored_channels(path)):
         place = Path(folder, _place(channel)).absolute().as_uri()
         lines += [f"  {json.dumps(channel)}:", f"    - {json.dumps(place)}"]
-    if not channels:
+    if len(lines) == 2:
         lines[1] = "mirrored_channels: {}"
-    path = os.path.join(folder, "condarc")
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
+
+
+def _mirrored_channels(path: str) -> set[str]:
+    """The channels that a `condarc` of an earlier run names."""
+    import yaml
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return set(map(str, yaml.safe_load(file)["mirrored_channels"]))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
+        return set()

@@ -91,6 +91,23 @@ def test_mirror_that_exists_gets_only_what_is_new(
     assert ["numpy", "psutil"] == asked
 
 
+def test_mirror_of_another_lock_keeps_the_channels_of_the_first(
+    workplace: Workplace, train_channel: LocalChannel
+) -> None:
+    """Its settings lead to both: what they do not name would be asked of the network."""
+    small_lock(workplace.folder / LOCK, train_channel)
+    other = "https://conda.example/other"
+    entry = lock_entry(train_channel, "psutil-5.9.8-py310h2372a71", base=other)
+    write_lock(workplace.folder / "other.conda-lock.yml", [entry], channels=(other,))
+    workplace.mirror({BASE: train_channel.url, other: train_channel.url})
+    for lock in (LOCK, "other.conda-lock.yml"):
+        assert 0 == workplace.run("mirror", lock, "--to", "mirror").code
+    workplace.condarc.write_text((workplace.folder / "mirror" / "condarc").read_text())
+    for lock in (LOCK, "other.conda-lock.yml"):
+        ended = workplace.run("install", lock, "--prefix", "env", "--offline")
+        assert 0 == ended.code, ended.err
+
+
 def test_mirror_holds_the_pip_part_as_well(workplace: Workplace, tmp_path: Path) -> None:
     """Wheels are taken from it when their own address is gone."""
     channel = build_channel(tmp_path / "running", more=[running_python()], recipes=False)
