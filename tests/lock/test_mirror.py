@@ -102,6 +102,7 @@ def test_mirror_of_another_lock_keeps_the_channels_of_the_first(
     workplace.mirror({BASE: train_channel.url, other: train_channel.url})
     for lock in (LOCK, "other.conda-lock.yml"):
         assert 0 == workplace.run("mirror", lock, "--to", "mirror").code
+    workplace.environment["XDG_CACHE_HOME"] = str(workplace.folder / "another")
     workplace.condarc.write_text((workplace.folder / "mirror" / "condarc").read_text())
     for lock in (LOCK, "other.conda-lock.yml"):
         ended = workplace.run("install", lock, "--prefix", "env", "--offline")
