@@ -39,7 +39,6 @@ _WORDS = {
     "stack_bytes": "stack",
     "core_bytes": "core files",
     "address_space_bytes": "address space",
-    "data_bytes": "data and anonymous memory",
     "file_bytes": "file size",
     "cpu_s": "seconds on a processor",
     "dev_shm_gib": "/dev/shm",

@@ -342,7 +342,6 @@ def _limits(shape: Shape, index: int) -> Section:
         "stack_bytes": {"soft": 8388608, "hard": "unlimited"},
         "core_bytes": {"soft": 0, "hard": "unlimited"},
         "address_space_bytes": unlimited,
-        "data_bytes": unlimited,
         "file_bytes": unlimited,
         "cpu_s": unlimited,
         "cap_ipc_lock": False,

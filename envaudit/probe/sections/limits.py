@@ -27,7 +27,7 @@ from envaudit.probe.processors import numbers_of
 
 SCHEMA = 2
 
-# Name here → name in /proc/self/limits (fs/proc/base.c of Linux).
+# Name here → name in /proc/self/limits (fs/proc/base.c of Linux). "Max data size" is the probe's own.
 _LIMITS = {
     "memlock_bytes": "Max locked memory",
     "nofile": "Max open files",
@@ -35,7 +35,6 @@ _LIMITS = {
     "stack_bytes": "Max stack size",
     "core_bytes": "Max core file size",
     "address_space_bytes": "Max address space",
-    "data_bytes": "Max data size",
     "file_bytes": "Max file size",
     "cpu_s": "Max cpu time",
 }
