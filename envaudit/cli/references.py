@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from envaudit.errors import EnvauditError, UsageError
 from envaudit.model import nodeset
@@ -24,6 +24,8 @@ _STEP = re.compile(r"(?<=\d)-\d+/\d+(?=[],])")
 _NODE_NAME = "It is letters, digits, '.', '_', ':' and '-', and begins with a letter, a digit or '_'."
 _SSH_USER = "The user of a node is User in your ssh configuration; NODE@TAG is no live node."
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]*\Z")
+# What a shell takes for one word, and no program for an option.
+_GROUP = re.compile(r"[\w.:=+/%@][\w.:=+/%@-]*\Z")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z?)?\Z")
 
 
@@ -115,11 +117,11 @@ def _expand(text: str) -> Tuple[str, ...]:
         raise _bad_configuration(error) from None
     groups = re.findall(r"(?:^|[,!&^])\s*@([^,!&^\[\]]+)", text)
     try:
-        named = NodeSet(text, resolver=std_group_resolver() if groups else RESOLVER_NOGROUP)
+        named = NodeSet(text, resolver=_Groups(std_group_resolver()) if groups else RESOLVER_NOGROUP)
     except GroupResolverError as error:
         # No groups.conf at all, or one that cannot be read or has no such source.
         raise _bad_node_set(text, f"no source of groups: {error}", groups) from None
-    except (NodeSetException, GroupSourceError) as error:
+    except (NodeSetException, GroupSourceError, AssertionError) as error:
         raise _bad_node_set(text, str(error), groups) from None
     except (configparser.Error, ValueError) as error:
         raise _bad_configuration(error) from None
@@ -129,6 +131,32 @@ def _expand(text: str) -> Tuple[str, ...]:
     if len(named) > _MAX_NODES:
         raise _too_many(text)
     return tuple(sorted(named, key=nodeset.natural_key))
+
+
+class _Groups:
+    """The user's groups, asked for no name that is more than a word.
+
+    A source of groups may be a line for the shell with the name put into it; the file that pip brings is.
+    """
+
+    def __init__(self, resolver: Any) -> None:
+        self._resolver = resolver
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._resolver, name)
+
+    def group_nodes(self, group: str, namespace: Optional[str] = None) -> Any:
+        """The nodes of a group, as the resolver tells them.
+
+        Raises:
+            UsageError: the name could be more than a word to a shell.
+        """
+        if not _GROUP.match(group):
+            raise UsageError(
+                f"{group[:80]!r} is not the name of a group",
+                next_step="It is letters, digits and '.', '_', ':', '=', '+', '/', '%' and '-'.",
+            )
+        return self._resolver.group_nodes(group, namespace)
 
 
 def _too_many(text: str) -> EnvauditError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Optional
 
 import pytest
@@ -103,6 +104,46 @@ def test_group_where_groups_cannot_be_asked_is_a_usage_error(
             parse("@gpu")
     finally:
         NodeSet.set_std_group_resolver(before)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        "x'; touch {made}; echo '",
+        "x$(touch {made})",
+        "x`touch {made}`",
+        "x\ntouch {made}",
+        "x|touch {made}",
+        "src:x;touch {made}",
+        "x[1-2];touch {made}",
+        "-x",
+    ],
+)
+@pytest.mark.parametrize("quoted", ["'", ""], ids=["quoted", "bare"])
+def test_name_of_a_group_is_never_more_than_a_word_to_a_shell(
+    tmp_path: Path, group: str, quoted: str
+) -> None:
+    """Node sets stand in the configuration of a repository under test; groups are asked of a shell."""
+    asking = f"echo n1 {quoted}$GROUP{quoted}"
+    sources = [UpcallGroupSource(name, asking) for name in ("default", "src")]
+    before = NodeSet.std_group_resolver()
+    resolver = GroupResolver(default_source=sources[0])
+    resolver.add_source(sources[1])
+    NodeSet.set_std_group_resolver(resolver)
+    try:
+        with pytest.raises(UsageError, match=r"not the name of a group|not a node set"):
+            expand("@" + group.format(made=tmp_path / "made"))
+        assert ("n1", "rack-1_a") == expand("@rack-1_a")
+    finally:
+        NodeSet.set_std_group_resolver(before)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("text", ["x[1-2]310102026-11-30", "@gpu,x[1-2]310102026-11-30"])
+def test_range_that_clustershell_cannot_hold_is_a_usage_error(text: str) -> None:
+    """Digits beside brackets multiply the range."""
+    with pytest.raises(UsageError):
+        expand(text)
 
 
 @pytest.mark.parametrize("name", ["defaults.conf", "groups.conf"])
