@@ -16,8 +16,8 @@ _SECRET_NAME = re.compile(
 )
 
 # Shapes that the issuers document, so that a scanner may find them: Hugging Face, OpenAI and
-# Anthropic, AWS, GitHub, GitLab, Slack, Google, PyPI, Weights & Biases, npm, JSON web tokens,
-# private keys in PEM.
+# Anthropic, AWS, GitHub, GitLab, Slack, Google, PyPI, Weights & Biases, npm, NVIDIA's NGC, Docker Hub,
+# Vault, JSON web tokens, private keys in PEM.
 _TOKEN = re.compile(
     r"hf_[A-Za-z0-9]{8,}"
     r"|\bsk-[A-Za-z0-9_-]{8,}"
@@ -25,23 +25,29 @@ _TOKEN = re.compile(
     r"|gh[pousr]_[A-Za-z0-9]{8,}"
     r"|github_pat_[A-Za-z0-9_]{8,}"
     r"|glpat-[A-Za-z0-9_-]{8,}"
-    r"|\bxox[abeoprs]-[A-Za-z0-9-]{8,}"
+    r"|\bx(?:ox[abeoprs]|app)-[A-Za-z0-9-]{8,}"
     r"|AIza[A-Za-z0-9_-]{30,}"
     r"|pypi-[A-Za-z0-9_-]{16,}"
     r"|npm_[A-Za-z0-9]{16,}"
     r"|wandb_[A-Za-z0-9_]{16,}"
+    r"|nvapi-[A-Za-z0-9_-]{16,}"
+    r"|dckr_pat_[A-Za-z0-9_-]{8,}"
+    r"|\bhvs\.[A-Za-z0-9_-]{16,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
     r"|-----BEGIN[ A-Z]*PRIVATE KEY-----.*?(?:-----END[ A-Z]*PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
-_NAME = r"token(?!iz)|secret|passw(?:or)?d|passphrase|credential|(?:api|access)[_-]?key|auth(?!or)|signature"
+_NAME = (
+    r"token(?!iz)|secret|passw(?:or)?d|passphrase|credential|(?:access|account|api|private)[_-]?key"
+    r"|auth(?!or)|signature"
+)
 # In JSON, in Python or in a shell's words, name and value may stand in quotes, and these behind backslashes.
 _QUOTE = r"\\{0,3}['\"]"
 _VALUE = rf"\"[^\"\n]{{1,512}}\"|'[^'\n]{{1,512}}'|(?:{_QUOTE})?[^\s&;,'\"\\]+"
 # Bounded, so that no text, however it repeats, takes long.
 _ASSIGNED = re.compile(
     rf"(?<![/\w.-])(?P<name>[\w.-]{{0,64}}(?:{_NAME})[\w.-]{{0,64}}(?:{_QUOTE}\]?)?\s{{0,8}}[=:]\s{{0,8}}"
-    rf"|--[\w-]{{0,64}}(?:{_NAME})[\w-]{{0,64}}\s{{1,8}}|(?<=[?&])sig=)"
+    rf"|--[\w-]{{0,64}}(?:{_NAME})[\w-]{{0,64}}\s{{1,8}}|(?<=[?&])(?:key|sig)=)"
     rf"(?P<value>{_VALUE})",
     re.IGNORECASE,
 )
