@@ -18,8 +18,10 @@ from typing import Any, Dict, Mapping, Optional
 
 from envaudit.probe.hashing import Digest, Identity
 
-_HEAD = b"envaudit file digests 1 "
+_KIND = b"envaudit file digests "
+_HEAD = _KIND + b"1 "
 _MAX_BYTES = 256 << 20
+_NO_FILE = "not a regular file"
 
 
 class HashCache:
@@ -55,11 +57,15 @@ class HashCache:
         return known
 
     def write(self, known: Mapping[Identity, Digest]) -> None:
-        """Put these in place of what was there; of two writers the later one wins, whole."""
+        """Put these in place of earlier ones; of two writers the later one wins, whole.
+
+        What is no such file stays: whoever writes /dev/null for "none" must not be without it after.
+        """
         rows = [[*identity, *digest] for identity, digest in known.items()]
         body = json.dumps(rows, separators=(",", ":")).encode("ascii")
         aside = f"{self.path}.{os.getpid()}.new"
         try:
+            self._refuse_other()
             fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             self.said["not_written"] = error.strerror
@@ -74,12 +80,23 @@ class HashCache:
             return
         self.said["kept"] = len(rows)
 
+    def _refuse_other(self) -> None:
+        try:
+            seen = os.lstat(self.path)
+        except FileNotFoundError:
+            return
+        if not stat.S_ISREG(seen.st_mode):
+            raise OSError(0, _NO_FILE)
+        with open(self.path, "rb") as file:
+            if not _KIND.startswith(file.read(len(_KIND))):
+                raise OSError(0, "something else stands there")
+
     def _bytes(self) -> bytes:
         fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(fd, "rb") as file:
             seen = os.fstat(fd)
             if not stat.S_ISREG(seen.st_mode):
-                raise OSError(0, "not a regular file")
+                raise OSError(0, _NO_FILE)
             if seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
                 raise OSError(0, "others may write or read it")
             if seen.st_size > _MAX_BYTES:

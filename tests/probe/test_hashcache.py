@@ -150,6 +150,28 @@ def test_cache_that_is_no_file_is_neither_read_nor_waited_for(tmp_path: Path, ki
     assert "not_read" in cache.said
 
 
+@pytest.mark.parametrize("kind", ["fifo", "link", "model"])
+def test_what_is_no_cache_is_not_replaced(tmp_path: Path, kind: str) -> None:
+    """A device, which an atomic write would take away from the whole node, or a file named by mistake."""
+    path, model = tmp_path / "cache", tmp_path / "model"
+    model.write_bytes(b"weights")
+    {"fifo": os.mkfifo, "link": lambda path: os.symlink(model, path), "model": model.rename}[kind](path)
+    before = os.lstat(path)
+    cache = HashCache(str(path))
+    cache.write(KNOWN)
+    assert (before.st_ino, before.st_mode) == (os.lstat(path).st_ino, os.lstat(path).st_mode)
+    why = "something else stands there" if kind == "model" else "not a regular file"
+    assert (why, 0) == (cache.said["not_written"], cache.said["kept"])
+    assert kind == "fifo" or b"weights" == path.read_bytes()
+
+
+def test_empty_file_becomes_a_cache(tmp_path: Path) -> None:
+    """As mktemp leaves one."""
+    (tmp_path / "cache").touch(0o600)
+    HashCache(str(tmp_path / "cache")).write(KNOWN)
+    assert KNOWN == HashCache(str(tmp_path / "cache")).read()
+
+
 def test_cache_where_none_can_be_is_said_and_costs_nothing(settled: Environment) -> None:
     """The folder is missing: the answer is whole all the same."""
     answer = settled.read("size", integrity_cache=str(settled.folder / "nowhere/cache"))
