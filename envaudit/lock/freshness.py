@@ -74,6 +74,7 @@ def freshness_section(
             changes += _signed("platforms", before, now)
         changes += changes_between(recorded, inputs_of(sources, common, virtual, priority))
         changes += _lost(lock, recorded, common)
+    changes += _contradictions(lock, common)
     # A lock of another tool may hold a password in a channel's address.
     said: list[Fact] = [cleaned(change) for change in changes]
     facts: dict[str, Fact] = {"path": lock.path, "changes": said, "by_hash": recorded is None}
@@ -120,6 +121,15 @@ def _lost(lock: Lock, recorded: Inputs, platforms: Sequence[str]) -> Iterator[st
             if not name.startswith("__"):  # a virtual package: a fact of the machine
                 needs = f", and {wanted[name]} needs it" if wanted[name] else ""
                 yield f"{name}: gone from the lock for {platform}{needs}"
+
+
+def _contradictions(lock: Lock, platforms: Sequence[str]) -> Iterator[str]:
+    """The conda packages of which a merge or a hand changed the version, or the file, and not both."""
+    for platform in platforms:
+        for each in lock.of(platform, None, "conda"):
+            file_name = each.file_name
+            if not file_name.lower().startswith(f"{each.name}-{each.version}-".lower()):
+                yield f"{each.name}: {each.version} in the lock for {platform}, and its file is {file_name}"
 
 
 def _spec_changes(before: Iterable[str], now: Iterable[str]) -> Iterator[str]:

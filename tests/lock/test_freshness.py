@@ -60,6 +60,18 @@ def test_changes_do_not_print_the_credential_of_a_lock(tmp_path: Path) -> None:
     assert ("hunter2" in told, "-https://<secret>@host.example/c" in told) == (False, True)
 
 
+def test_version_that_is_not_its_file_s_is_a_change(tmp_path: Path) -> None:
+    """A merge may take one line of a package from each side, and both sides met the source."""
+    source = source_of(tmp_path, "numpy>=1")
+    recorded = inputs_of([source], LINUX).to_custom()
+    lock = Lock("lock.yml", {}, (), ("linux-64",), (), (package("numpy"),), recorded)
+    assert freshness_section(lock, [source]).facts["changes"] == []
+    merged = replace(lock, packages=(replace(package("numpy"), version="1.1"),))
+    assert freshness_section(merged, [source]).facts["changes"] == [
+        "numpy: 1.1 in the lock for linux-64, and its file is numpy-1.0-0.conda"
+    ]
+
+
 def test_package_that_is_gone_from_the_lock_is_a_change(tmp_path: Path) -> None:
     """A merge or a hand may take out what the lock was made for, or what another package needs."""
     source = source_of(tmp_path, "python", "conda-forge::numpy>=1", "__glibc>=2.17")
