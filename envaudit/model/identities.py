@@ -82,7 +82,8 @@ _END = r"(?!\w|:[\w:])"
 _SHAPES = (
     # PCI addresses name a slot; they come first, so that nothing takes them for another thing.
     ("keep", rf"{_START}(?:[0-9a-fA-F]{{4,8}}:)?[0-9a-fA-F]{{2}}:[0-9a-fA-F]{{2}}\.[0-7]{_END}"),
-    ("remote", r"(?<![\w.+-])[\w.+-]{1,253}@[A-Za-z0-9](?:[\w.-]{0,252}\w)?(?::[^\s'\",;<>]+)?"),
+    # A mail address, what ssh and git are told, and Ceph's client@cluster.file_system=/folder.
+    ("remote", r"(?<![\w.+-])[\w.+-]{1,253}@\.?[A-Za-z0-9](?:[\w.-]{0,252}\w)?(?:(?::|=/)[^\s'\",;<>]+)?"),
     ("url", r"[A-Za-z][A-Za-z0-9+.-]{0,30}://(?:<secret>|[^\s'\"<>])*"),
     ("device", r"\b(?:GPU|MIG|DLA)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]+)*"),
     ("uuid", r"(?<![0-9a-fA-F])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9a-fA-F])"),

@@ -80,6 +80,8 @@ _OWN_WORDS = {
     ("host", "kernel_arguments", "notes"): "text",
     ("conda", "history"): "text",
 }
+# What a mount is told beside its facts: numbers and folders, else the names of servers' clients and shares.
+_PLAIN_OPTION = re.compile(r"[\d.]+[a-zA-Z%]?\Z|/|(?:on|off|yes|no)\Z")
 # What ran before a snapshot was taken (see `cli.launched`): its command is in its owner's own words.
 _RUN = ("host", "run")
 # Tables whose keys are files, named from anywhere.
@@ -216,6 +218,8 @@ class _Redaction:
         kind = own or kind_of(path[-1]) if path else None
         if (section, *path[-1:]) in _OWN_SOURCES:
             kind = None
+        if notes and section == "storage" and kind is None and "options" in path[:-1]:
+            kind = "text" if not _PLAIN_OPTION.match(str(value)) else None
         if isinstance(value, str):
             if section == "env" and path[-1] != "origin" and any(map(_PLACES.match, path)):
                 return self._places(value)

@@ -278,6 +278,18 @@ def test_file_system_comes_from_a_device_or_from_an_address() -> None:
     assert shown == one("storage", {}, notes).notes
 
 
+def test_names_in_the_options_of_a_mount_go() -> None:
+    """Clients, domains and shares; numbers, folders and addresses are treated as everywhere."""
+    told = {"name": "acme", "domain": "ACME", "unc": "\\\\files\\acme", "uid": "1000", "size": "8G"}
+    told.update(upperdir="/var/lib/docker/x", mon_addr="10.1.2.3:6789", index="off")
+    notes = {"tmp": {"source": "acme@.store=/vol/acme", "options": told}}
+    shown: Any = one("storage", {}, notes).notes["tmp"]
+    assert "acme" not in json.dumps(shown).lower()
+    assert "remote-1" == shown["source"]
+    kept = {"uid": "1000", "size": "8G", "upperdir": "/var/lib/docker/x", "index": "off"}
+    assert {**kept, "mon_addr": "addr-1:6789"}.items() <= shown["options"].items()
+
+
 def test_digests_and_commits_stay() -> None:
     """They tell which public file or commit it is; another long number is an identity."""
     digest = "0e09be56bfb2ab85b213e5edf9af10df"
