@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping
+from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple
 
 from envaudit.model.drift import Drift, split_path
 from envaudit.model.fingerprint import Fingerprint
@@ -11,6 +11,8 @@ from envaudit.rules.nodefacts import by_nodes, claimed, is_seen, notes_of, numbe
 from envaudit.rules.pernode import facts_of, mapping, over_nodes
 from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Evidence, Found, difference, rule
+
+_MAX_TOLD = 8
 
 
 @difference(
@@ -120,11 +122,21 @@ def _counts(drift: Drift) -> bool:
 def interfaces_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
     """Their kinds, drivers, number or speed."""
     if not any(map(_counts, claim.drifts)):
-        yield claim.found("speed of interfaces differs")
+        meant = {tuple(split_path(drift.path)[2:4]) for drift in claim.drifts}
+        lines = by_nodes(claimed(claim), lambda one: _named(one, meant))
+        yield claim.found("speed of interfaces differs", evidence=lines)
         return
     only_counts = all(drift.path.endswith("/count") for drift in claim.drifts)
     message = "number of interfaces differs" if only_counts else "interfaces differ"
     yield claim.found(message, evidence=by_nodes(claimed(claim), _inventory))
+
+
+def _named(fingerprint: Fingerprint, meant: Set[Tuple[str, ...]]) -> str:
+    """The interfaces of some kinds and drivers: `eno1`, or `one of ens1f0, ens1f1`."""
+    noted = mapping(notes_of(fingerprint, "network").get("interfaces"))
+    rows_of = {str(name): mapping(row) for name, row in noted.items()}
+    names = [name for name, row in rows_of.items() if (row.get("kind"), row.get("driver")) in meant]
+    return ("one of " if len(names) > 1 else "") + ", ".join(names[:_MAX_TOLD])
 
 
 def _inventory(fingerprint: Fingerprint) -> str:

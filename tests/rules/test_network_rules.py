@@ -180,6 +180,15 @@ def test_interfaces_that_differ_say_what_is_there_and_hide_no_setting_that_match
     assert (there,) == found[1].evidence
 
 
+def test_interface_that_is_slow_is_named() -> None:
+    """One of that driver, or one of several."""
+    (bond,) = findings(odd_of("twin-a", (f"{BOND}/each/speed_mbps", 25000)))
+    slow = ("network/interfaces/physical/mlx5_core/devices/1", {"speed_mbps": 25000})
+    (member,) = findings(odd_of("twin-a", slow))
+    assert [1, 1] == [len(one.evidence) for one in (bond, member)]
+    assert ["n3: bond", "n3: one of "] == [bond.evidence[0][:8], member.evidence[0][:11]]
+
+
 def test_bond_with_a_member_down_on_all_nodes_is_a_warning() -> None:
     """No difference tells it; one finding for all nodes."""
     nodes = [edited(one, f"{BOND}/each/members_up", 1) for one in fleet("twin-a")]
