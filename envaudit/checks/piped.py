@@ -157,5 +157,5 @@ def how_it_ended(status: int) -> str:
         name = signal.Signals(-status).name
     except ValueError:
         name = f"signal {-status}"
-    hunger = ", which the kernel sends when memory runs out" if status == -signal.SIGKILL else ""
+    hunger = " (the kernel sends it when memory runs out)" if status == -signal.SIGKILL else ""
     return f"its process was ended by {name}{hunger}"

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Any, List, NamedTuple, Tuple
 
+from envaudit.control.stream import in_words
 from envaudit.errors import NeededError, UsageError
 
 _BACKLOG = 4096
@@ -73,7 +74,7 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         UsageError: the port is taken or not permitted, or the host is not here.
     """
-    where = f"--hub {host}:{port}"
+    where = _option(host, port)
     if not host:
         return _bound(_everywhere(), port, where)
     try:
@@ -95,19 +96,20 @@ def listen_for_all(host: str, port: int, *, authenticated: bool) -> socket.socke
     Raises:
         UsageError: as `listen`.
     """
+    where = _option(host, port)
     if authenticated:
-        return listen("", port)
+        return _bound(_everywhere(), port, where)
     try:
         found = addresses_of(host, port, 5.0)
     except NoAddress:
-        return listen("", port)
+        return _bound(_everywhere(), port, where)
     named = not _is_numeric(host, port) and host != "localhost"
     if named and all(address.is_loopback for address in found):
-        return listen("", port)
+        return _bound(_everywhere(), port, where)
     try:
-        return _bound(found, port, f"--hub {host}:{port}")
+        return _bound(found, port, where)
     except _NotHere:
-        return listen("", port)
+        return _bound(_everywhere(), port, where)
 
 
 def descriptors_for(connections: int, least: int) -> None:
@@ -190,6 +192,10 @@ def _refusal(failure: OSError, port: int, where: str) -> UsageError:
     if failure.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
         return _NotHere("no address of this machine", where=where, next_step=_NEXT_STEP)
     return UsageError("cannot listen", where=where, why=str(failure.strerror), next_step=_NEXT_STEP)
+
+
+def _option(host: str, port: int) -> str:
+    return f"--hub {in_words(host, port)}"
 
 
 def _is_numeric(host: str, port: int) -> bool:

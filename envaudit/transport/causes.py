@@ -108,6 +108,12 @@ _COMPLAINTS: tuple[tuple[str, str, str, str], ...] = (
         _PYTHON + ": name it with --python or [nodes.interpreters].",
     ),
     (
+        r"Too many open files",
+        "crashed",
+        "it may open no more files ({words})",
+        "Raise the limit of open files: ulimit -n.",
+    ),
+    (
         r"(Cannot (?:fork|allocate memory)[^\n]*|MemoryError|No space left on device"
         r"|Resource temporarily unavailable)",
         "crashed",

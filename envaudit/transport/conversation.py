@@ -117,9 +117,7 @@ class Conversation(Listener):
     def late(self, node: str) -> None:
         """The node's time is over."""
         if self.result is None and self._hurried_s:
-            why = (
-                f"the others did not hear it any more, and it was silent for {self._hurried_s:g} s after that"
-            )
+            why = f"the others did not hear it, and it was silent for {self._hurried_s:g} s after that"
             self._settle(Missing("timeout", why, "Look at what hangs on the node."))
         if self.result is None:
             self._settle(causes.of_timeout(self._ended(), self._request.timeout_s))

@@ -108,7 +108,7 @@ def test_port_that_is_taken_is_a_wrong_option() -> None:
             attend(seat, found, token=token)
             assert isinstance(found[0], UsageError)
             assert f"port {port} is taken" in str(found[0])
-            assert "--hub" in str(found[0])
+            assert f"--hub 127.0.0.1:{port}" in str(found[0])
             assert TOKEN.decode() not in str(found[0])
         assert time.monotonic() - began < 5
 

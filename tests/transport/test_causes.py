@@ -153,6 +153,7 @@ def test_of_end_missing_interpreter_is_named(rc: int, complaint: str, how: str) 
             "unreachable",
             "no connection (ssh, BatchMode: Resource temporarily unavailable)",
         ),
+        (126, "/opt/env/bin/python3: Too many open files\n", "crashed", "it may open no more files"),
         (0, "", "truncated", "no answer, though the command ended with 0"),
         (
             1,

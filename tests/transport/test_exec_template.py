@@ -180,7 +180,5 @@ def test_node_that_others_have_given_up_is_waited_for_no_longer_than_they_say(tm
     took_s = time.monotonic() - began
     assert ["n1"] == [each.node for each in snapshot.fingerprints]
     assert "timeout" == snapshot.missing["n2"].kind
-    assert snapshot.missing["n2"].why == (
-        "the others did not hear it any more, and it was silent for 1 s after that"
-    )
+    assert snapshot.missing["n2"].why == ("the others did not hear it, and it was silent for 1 s after that")
     assert took_s < 100

@@ -275,7 +275,7 @@ def _behind_text(behind: Sequence[Sight], lowest: int, highest: int) -> str:
 def _place(sight: Sight) -> str:
     if sight.entered < READY:
         return "before the process group was made"
-    return f"in {sight.at}" if sight.at else "before the first collective"
+    return f"in {sight.at}" if sight.at else "as its collectives began"
 
 
 def _ending(kind: str, culprits: Sequence[Sight], text: str) -> Ending:

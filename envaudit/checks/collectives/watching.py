@@ -176,7 +176,8 @@ class Round:
         if "ready" in line:
             self.ready_ms[key] = int(line["ready"])
             self.import_s = max(self.import_s, self.ready_ms[key] / 1000)
-            sight = sight._replace(entered=max(sight.entered, READY), moved_at=now)
+            # What the last heartbeat was in is over.
+            sight = sight._replace(entered=max(sight.entered, READY), at="", moved_at=now)
         for outcome in [*line.get("outcomes", ()), *([line["outcome"]] if "outcome" in line else ())]:
             told = sound.outcome(outcome, self._items, self._world)
             self.outcomes.setdefault(key, {})[told["item"]] = told

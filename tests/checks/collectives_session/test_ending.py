@@ -18,6 +18,8 @@ from envaudit.checks.collectives.ending import (
     members_text,
     of_peer,
 )
+from envaudit.checks.collectives.watching import Round
+from envaudit.checks.piped import how_it_ended
 
 NOW = 1000.0
 TIMES = Times(start_s=60.0, stall_s=3.0)
@@ -56,6 +58,19 @@ def test_process_that_ended_comes_before_everything_that_others_say() -> None:
     dead = sight(3, exit="its process was ended by SIGKILL")
     others = (sight(0, error=PEER), sight(1, heard_at=NOW - 9), sight(2, entered=15, moved_at=NOW - 9))
     assert ("exit", (3,), (0, 1, 2)) == named(*others, dead)
+
+
+def test_process_that_ends_as_its_collectives_begin_is_not_said_to_be_in_what_came_before() -> None:
+    """Its last heartbeat was in the rendezvous; since then it has told that its group stands."""
+    now = Round(1, [(0, 1)], {0: "n0", 1: "n1"}, set(), NOW)
+    now.take("col.progress", {"round": 1, "at": {"0": [1, 0, 0, "rendezvous"]}}, NOW, (0,))
+    now.take("col.said", {"round": 1, "key": 0, "lines": [{"ready": 800}]}, NOW, (0,))
+    gone = {"round": 1, "key": 0, "exit": how_it_ended(-9), "aborted": False, "stderr": ""}
+    now.take("col.gone", gone, NOW, (0,))
+    ending = judge(now.sights(), NOW, TIMES)
+    assert ending is not None
+    why = "its process was ended by SIGKILL (the kernel sends it when memory runs out)"
+    assert f"{why} as its collectives began" == ending.text
 
 
 def test_supervisor_that_left_comes_before_its_workers_and_theirs() -> None:
