@@ -150,10 +150,6 @@ class Store:
         """
         return locate(self._snapshots, self._tags, nodes, reference)
 
-    def resolve(self, node: str, reference: str) -> Fingerprint:
-        """What `node@reference` means; see `resolve_many`."""
-        return self.resolve_many([node], reference)[node]
-
     def resolve_many(self, nodes: Sequence[str], reference: str) -> Dict[str, Fingerprint]:
         """The fingerprints that a tag, a time or `latest` means, each file read once.
 

@@ -34,4 +34,4 @@ def keep(
 
 def value_of(store: Store, node: str, reference: str) -> Fact:
     """The one fact of a node in the snapshot that a reference means."""
-    return store.resolve(node, reference).sections["host"].facts["value"]
+    return store.resolve_many([node], reference)[node].sections["host"].facts["value"]

@@ -69,8 +69,8 @@ def test_corrupt_newest_file_is_not_passed_over(store: Store) -> None:
     bad = keep(store, 2)
     _path(store, bad).write_bytes(b"")
     with pytest.raises(InputError, match=f"{bad}.*store verify"):
-        store.resolve("node01", "latest")
-    assert 1 == store.resolve("node01", "2026-11-30T09:00Z").sections["host"].facts["value"]
+        store.resolve_many(["node01"], "latest")
+    assert 1 == store.resolve_many(["node01"], "2026-11-30T09:00Z")["node01"].sections["host"].facts["value"]
 
 
 def test_next_step_of_a_stored_file_is_about_the_store_and_of_a_newer_one_about_envaudit(
@@ -81,11 +81,11 @@ def test_next_step_of_a_stored_file_is_about_the_store_and_of_a_newer_one_about_
     whole = _path(store, name).read_bytes()
     _path(store, name).write_bytes(whole[:-20])
     with pytest.raises(InputError, match=r"cut short\. See 'envaudit store verify'"):
-        store.resolve("node01", "latest")
+        store.resolve_many(["node01"], "latest")
     _path(store, name).write_bytes(whole)
     _rewritten(_path(store, name), b'"schema":1,"tool"', b'"schema":2,"tool"')
     with pytest.raises(InputError, match=r"schema 2 is unknown .*Upgrade envaudit\.$"):
-        store.resolve("node01", "latest")
+        store.resolve_many(["node01"], "latest")
 
 
 def test_every_flipped_bit_is_detected(store: Store) -> None:
@@ -257,7 +257,7 @@ def test_folder_that_is_a_link_is_not_written_through(store: Store, tmp_path: Pa
     with pytest.raises(InputError, match="symbolic link"):
         keep(store, tags=["good"])
     with pytest.raises(InputError, match="symbolic link"):
-        store.resolve("node01", "good")
+        store.resolve_many(["node01"], "good")
     assert [] == os.listdir(outside)
 
 

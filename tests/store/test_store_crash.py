@@ -117,7 +117,7 @@ def test_writer_killed_at_random_moments_loses_no_finished_snapshot(store: Store
             lines = (first + writer.stdout.read()).split(b"\n")
         finished += [line.decode() for line in lines[:-1]]
         assert len(_temporaries(store)) <= 1
-        assert store.resolve("node01", "good").node == "node01"
+        assert store.resolve_many(["node01"], "good")["node01"].node == "node01"
     keep(store, "last", nodes=["node01"], tags=["good"])
     assert [] == _temporaries(store)
     assert [] == store.verify()

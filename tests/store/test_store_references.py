@@ -82,7 +82,7 @@ def test_time_in_summer_counts_its_own_hour(store: Store) -> None:
     keep(store, 1, at="2026-07-01T10:00:00Z")
     assert 1 == value_of(store, "node01", "2026-07-01T12:00")
     with pytest.raises(UsageError, match="no snapshot as old as"):
-        store.resolve("node01", "2026-07-01T11:59")
+        store.resolve_many(["node01"], "2026-07-01T11:59")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_unknown_reference_suggests_the_nearest(
 ) -> None:
     """Never an empty pass: exit code 2, and what was probably meant."""
     with pytest.raises(UsageError) as caught:
-        filled.resolve(node, reference)
+        filled.resolve_many([node], reference)
     assert expected.format(path=filled.path) == str(caught.value).replace("node01'?", "node01'?")
     assert 2 == caught.value.exit_code
 
@@ -135,7 +135,7 @@ def test_oldest_snapshot_of_an_impossible_time_is_named_as_it_is(store: Store) -
     """A store can come from a repository under test, and a file in it may have any name."""
     keep(store, 1, at="2026-99-99T99:99:99Z")
     with pytest.raises(UsageError, match="The oldest one of node01 is of 2026-99-99T99:99:99Z"):
-        store.resolve("node01", "2026-11-29")
+        store.resolve_many(["node01"], "2026-11-29")
 
 
 def test_tag_that_no_node_got_is_not_suggested(store: Store) -> None:
@@ -143,7 +143,7 @@ def test_tag_that_no_node_got_is_not_suggested(store: Store) -> None:
     keep(store, 1, nodes=[], tags=["good"])
     keep(store, 2)
     with pytest.raises(UsageError, match=r"no tag 'good' in the store .* It has no tags yet"):
-        store.resolve("node01", "good")
+        store.resolve_many(["node01"], "good")
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_tag_that_no_node_got_is_not_suggested(store: Store) -> None:
 def test_reference_that_is_no_time_is_refused(filled: Store, reference: str) -> None:
     """Something that is neither a tag nor a time, nor one that a calendar has."""
     with pytest.raises(UsageError):
-        filled.resolve("node01", reference)
+        filled.resolve_many(["node01"], reference)
 
 
 @pytest.mark.parametrize("reference", ["latest", "good", "2026-11-30"])
 def test_empty_store_says_how_to_fill_it(store: Store, reference: str) -> None:
     """The first command of a new user tells the second one."""
     with pytest.raises(UsageError, match=r"no snapshot yet\. Run 'envaudit snapshot' first"):
-        store.resolve("node01", reference)
+        store.resolve_many(["node01"], reference)
 
 
 def test_many_nodes_are_resolved_at_once(filled: Store) -> None:
@@ -236,7 +236,7 @@ def test_tag_file_that_names_no_snapshot_is_told(filled: Store, content: bytes) 
     path = Path(filled.path, "tags", "good", "node01")
     path.write_bytes(content)
     with pytest.raises(InputError, match="does not hold the name of a snapshot"):
-        filled.resolve("node01", "good")
+        filled.resolve_many(["node01"], "good")
     assert [(str(path), "does not hold the name of a snapshot")] == [tuple(one) for one in filled.verify()]
     assert {"first"} == set(filled.tags())
 
@@ -246,7 +246,7 @@ def test_tag_that_leads_nowhere_is_told(filled: Store) -> None:
     name = filled.tags()["good"]["node01"]
     os.unlink(os.path.join(filled.path, "snapshots", name))
     with pytest.raises(InputError, match=f"{name}: cannot be read"):
-        filled.resolve("node01", "good")
+        filled.resolve_many(["node01"], "good")
     assert [f"leads to {name}, which does not exist"] == [problem.text for problem in filled.verify()]
 
 
@@ -255,7 +255,7 @@ def test_tag_set_by_hand_for_another_node_is_told(filled: Store) -> None:
     newest = filled.entries()[-1].name
     Path(filled.path, "tags", "good", "node01").write_text(f"{newest}\n")
     with pytest.raises(InputError, match=r"does not hold node01\. Tag node01 again"):
-        filled.resolve("node01", "good")
+        filled.resolve_many(["node01"], "good")
     assert [f"leads to {newest}, which does not hold node01"] == [one.text for one in filled.verify()]
 
 

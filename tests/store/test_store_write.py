@@ -160,7 +160,7 @@ def test_store_node_name_that_is_a_path_is_refused(store: Store, node: str) -> N
         with pytest.raises(UsageError, match="not a node name"):
             store.write(snapshot, captured_at="2026-11-30T10:00:00Z", tool=TOOL, host="login", tags=["good"])
     with pytest.raises(UsageError, match="not a node name"):
-        store.resolve(node, "latest")
+        store.resolve_many([node], "latest")
     with pytest.raises(UsageError, match="not a node name"):
         store.history(node)
     assert not os.path.exists(store.path)
