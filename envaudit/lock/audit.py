@@ -143,10 +143,21 @@ def _unsatisfied_pip(
 ) -> Iterator[Fact]:
     from packaging.specifiers import SpecifierSet
 
+    # Of all lines of one name: which of them counts, its marker decides.
+    demanded: dict[str, list[str]] = {}
     for entry in entries:
-        if entry.kind not in _NAMING or not entry.key or entry.marker:
+        for text in entry.hashes:
+            if text.startswith("sha256:"):
+                demanded.setdefault(entry.key, []).append(text[len("sha256:") :].lower())
+    for entry in entries:
+        if entry.kind not in _NAMING or not entry.key:
             continue
         package = pip.get(entry.key)
+        if package and package.sha256 and package.sha256 not in demanded.get(entry.key, package.sha256):
+            yield {**_place(entry), "locked": f"{package.version} of sha256 {package.sha256}"}
+            continue
+        if entry.marker:
+            continue
         version = package.version if package else given.get(entry.key)
         if version is None:
             yield {**_place(entry), "locked": None}

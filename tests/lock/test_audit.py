@@ -82,6 +82,26 @@ def test_lock_that_is_well_has_no_findings(tmp_path: Path) -> None:
     assert [] == told(findings(*whole, source=source))
 
 
+@pytest.mark.parametrize(
+    ("lines", "fits"),
+    [
+        ([f"a==1.0 --hash=sha256:{'0' * 64}"], True),
+        ([f"a==1.0 --hash=sha256:{'1' * 64} --hash=sha256:{'0' * 64}"], True),
+        ([f"a==1.0 --hash=md5:{'1' * 32}"], True),
+        ([f"a==1.0; os_name=='nt' --hash=sha256:{'1' * 64}", f"a --hash=sha256:{'0' * 64}"], True),
+        ([f"a==1.0 --hash=sha256:{'1' * 64}"], False),
+        ([f"a==1.0; os_name=='posix' --hash=sha256:{'1' * 64}"], False),
+    ],
+)
+def test_file_of_another_hash_than_the_source_names_is_an_error(
+    tmp_path: Path, lines: list[str], fits: bool
+) -> None:
+    """The resolver looks at no hash that a line names, and the lock would hold what the index has today."""
+    found = findings(PYTHON, pip("a"), source=source_of(tmp_path, "python", pip=lines))
+    expected = f"EA061 lock does not satisfy spec {lines[0]}: it has 1.0 of sha256 {'0' * 64} on linux-64"
+    assert ([] if fits else [expected]) == [line for line in told(found) if line.startswith("EA061")]
+
+
 def test_lock_with_a_bound_without_end_is_judged() -> None:
     """A lock of another tool, or of somebody who means ill: Python reads no number of 5000 digits."""
     bound = f">={'9' * 5000}"
