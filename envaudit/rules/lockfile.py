@@ -41,9 +41,13 @@ def unsatisfied_spec(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """An entry of the source that the locked version does not meet, or that is not locked at all."""
     for _, spec, platforms in _alike(evidence, "unsatisfied"):
         locked = f"has {spec['locked']}" if spec["locked"] else "does not have it"
+        other_file = "sha256" in locked
         yield Found(
             f"lock does not satisfy spec {spec['text']}: it {locked} on {platforms}",
             path=f"{spec['path']}:{spec['line']}:{spec['column']}",
+            hint="Name the hash of that file if it is the one you mean; else ask who put it there."
+            if other_file
+            else "",
         )
 
 

@@ -100,6 +100,7 @@ def test_file_of_another_hash_than_the_source_names_is_an_error(
     found = findings(PYTHON, pip("a"), source=source_of(tmp_path, "python", pip=lines))
     expected = f"EA061 lock does not satisfy spec {lines[0]}: it has 1.0 of sha256 {'0' * 64} on linux-64"
     assert ([] if fits else [expected]) == [line for line in told(found) if line.startswith("EA061")]
+    assert fits or "Name the hash of that file" in next(each.hint for each in found if each.rule == "EA061")
 
 
 def test_lock_with_a_bound_without_end_is_judged() -> None:
