@@ -30,8 +30,9 @@ import json
 import os
 import stat
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from envaudit.checks.answer import Answer
 from envaudit.checks.cards import Card, Cards
 from envaudit.checks.launch import die_with_parent
 from envaudit.checks.meter import Meter
@@ -46,15 +47,6 @@ DEADLINE_S = 24 * 3600.0
 
 # A device's words that are no part of what must agree.
 _OWN_WORDS = ("name", "count", "uuid", "memory_mib")
-
-
-class Answer(NamedTuple):
-    """What a section says; the probe has a like one (`probe/answer.py`)."""
-
-    status: str
-    facts: Dict[str, Any]
-    notes: Mapping[str, Any] = {}
-    errors: Sequence[str] = ()
 
 
 def read(context: Any) -> Answer:

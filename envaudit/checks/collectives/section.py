@@ -28,8 +28,9 @@ Notes:
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
+from envaudit.checks.answer import Answer
 from envaudit.checks.collectives.asked import Asked, asked_of
 from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.supervising import (
@@ -52,15 +53,6 @@ DEADLINE_S = 24 * 3600.0
 
 _TEXT_MAX = 2000
 _STDERR_MAX = 4000
-
-
-class Answer(NamedTuple):
-    """What a section says; the probe has a like one (`probe/answer.py`)."""
-
-    status: str
-    facts: Dict[str, Any]
-    notes: Mapping[str, Any] = {}
-    errors: Sequence[str] = ()
 
 
 def read(context: Any) -> Answer:
