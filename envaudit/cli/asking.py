@@ -91,10 +91,11 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
     transport = choose_transport(options, settings, nodes)
     local = transport.launch == "local"
     targets = choose_targets(options, settings, nodes or (this_node(),), transport.launch)
+    folders = {"folders": list(settings.nodes.folders)} if settings.nodes.folders else {}
     request = Request(
         sections=_sections(options),
         also=on_request(options),
-        options=told(options),
+        options={**told(options), **folders},
         workdir=options.workdir or settings.nodes.workdir or (os.getcwd() if local else None),
         timeout_s=options.timeout or settings.nodes.timeout_s,
         fanout=options.fanout or settings.nodes.fanout,

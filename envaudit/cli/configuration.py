@@ -23,6 +23,7 @@ TRANSPORTS = ("ssh", "exec", "local")
 PRIORITIES = ("strict", "flexible", "disabled")
 
 _MAX_BYTES = 1 << 20
+_MAX_FOLDERS = 64
 
 
 class Nodes(NamedTuple):
@@ -31,6 +32,7 @@ class Nodes(NamedTuple):
     hosts: str = ""
     transport: Optional[str] = None
     workdir: Optional[str] = None
+    folders: Tuple[str, ...] = ()
     timeout_s: int = 60
     fanout: int = 64
     python: Optional[str] = None
@@ -274,6 +276,7 @@ _NODES_KEYS: Dict[str, Tuple[Any, str]] = {
     "hosts": (str, "a node set"),
     "transport": (str, "one of " + ", ".join(TRANSPORTS)),
     "workdir": (str, "a folder"),
+    "folders": (list, f"a list of absolute paths, {_MAX_FOLDERS} at most"),
     "timeout": (int, "seconds, 1 to 3600"),
     "fanout": (int, "a number, 1 to 4096"),
     "python": (str, "an interpreter"),
@@ -357,6 +360,9 @@ def _is_sensible(key: str, value: Any) -> bool:
         return value in PRIORITIES
     if key == "require":
         return all(isinstance(item, str) and item in SECTION_SCHEMAS for item in value)
+    if key == "folders":
+        paths = [item for item in value if isinstance(item, str) and item.startswith("/")]
+        return paths == value and len(paths) <= _MAX_FOLDERS and not any("\0" in path for path in paths)
     if key in ("sources", "platforms"):
         return all(isinstance(item, str) and "\0" not in item for item in value)
     if key == "interpreters":
@@ -380,6 +386,8 @@ def _resolved(path: str, table: Mapping[str, Any]) -> Dict[str, Any]:
     for key in ("ssh-config", "output", "virtual-packages"):
         if key in resolved:
             resolved[key] = os.path.join(folder, os.path.expanduser(resolved[key]))
+    if "folders" in resolved:
+        resolved["folders"] = tuple(resolved["folders"])
     if "sources" in resolved:
         resolved["sources"] = [os.path.join(folder, os.path.expanduser(each)) for each in resolved["sources"]]
     return resolved

@@ -10,6 +10,8 @@ import pytest
 from envaudit.cli import configuration, trusted
 from envaudit.cli.configuration import Gate, Lock, Nodes
 from envaudit.errors import InputError, UsageError
+from envaudit.model.codec import decode_snapshot
+from tests.cli.conftest import Folder
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +46,23 @@ def test_configuration_is_found_upward_and_read(project: Path) -> None:
     loaded = configuration.load(None, str(project / "deep"))
     assert Nodes(hosts="node[1-2]", timeout_s=9) == loaded.nodes
     assert Gate(fail_on="warning") == loaded.gate
+
+
+@pytest.mark.parametrize("value", ["'/data'", "['data']", "['/a', 7]", "['/a\\u0000']"])
+def test_folders_that_are_no_absolute_paths_are_refused(project: Path, value: str) -> None:
+    """A node has no folder that they could be relative to."""
+    (project / "envaudit.toml").write_text(f"[nodes]\nfolders = {value}\n".replace("'", '"'))
+    with pytest.raises(UsageError, match=r"nodes\.folders: expected a list of absolute paths"):
+        configuration.load(None, str(project))
+
+
+def test_folders_of_the_configuration_become_facts(project: Path) -> None:
+    """What is on another file system than the rest is told by its path."""
+    (project / "envaudit.toml").write_text('[nodes]\nfolders = ["/proc"]\n')
+    folder = Folder(project)
+    assert 0 == folder.run("snapshot", "--section", "storage", "-o", "s.json").code
+    (node,) = decode_snapshot((project / "s.json").read_text(), "s.json").fingerprints
+    assert "proc" == node.sections["storage"].facts["/proc"]["fstype"]
 
 
 def test_configuration_in_pyproject_is_found(project: Path) -> None:

@@ -110,6 +110,15 @@ def test_disk_that_was_not_mounted_is_one_difference(make_node: MakeNode) -> Non
     assert (["workdir"], "as root") == (differing, without.facts["workdir"])
 
 
+def test_folders_that_are_named_are_looked_at_too(make_node: MakeNode) -> None:
+    """Data that only some nodes have mounted; a path that leads nowhere from the root is no folder."""
+    data = "31 20 0:71 / /data rw,noatime - lustre 10.4.0.1@o2ib:/data rw,flock"
+    asked = {"folders": ["/data", "/scratch", "data"]}
+    facts = read(make_node, _ROOT, _SHM, data, options=asked).facts
+    assert ("lustre", "as root", False) == (facts["/data"]["fstype"], facts["/scratch"], "data" in facts)
+    assert "as root" == read(make_node, _ROOT, _SHM, options=asked).facts["/data"]
+
+
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [

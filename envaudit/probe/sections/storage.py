@@ -8,6 +8,7 @@ Facts, for each of
     prefix     the environment
     workdir    the working directory
     hf_home    HF_HOME, or ~/.cache/huggingface, whether it exists yet or not
+    /data ...  folders that the option `folders` names, by their paths
 
 null where the mounts do not show it; "as root", "as prefix" ... where it lies on the mount of one above,
 so that a mount that deviates is one difference, and a disk that was not mounted is one; or
@@ -145,6 +146,7 @@ def _paths(context: Context, errors: List[str]) -> Dict[str, Optional[str]]:
         prefix = str(context.interpreter.get("prefix") or "") or None
     except InterpreterUnknown as error:
         errors.append(f"prefix: the interpreter did not describe itself: {error}")
+    more = [str(path) for path in context.options.get("folders", ())]
     return {
         "root": "/",
         "tmp": "/tmp",
@@ -152,6 +154,7 @@ def _paths(context: Context, errors: List[str]) -> Dict[str, Optional[str]]:
         "prefix": prefix,
         "workdir": context.workdir,
         "hf_home": os.path.join(context.workdir, hub) if hub else None,
+        **{path: path for path in more if path.startswith("/")},
     }
 
 
