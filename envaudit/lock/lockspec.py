@@ -25,6 +25,8 @@ from envaudit.lock.sourcefile import SourceFile
 # What conda-lock's requirement parser takes; the other kinds raise in it.
 _READABLE = ("conda", "pip", "pip_url", "pip_git")
 
+_MAX_WORDS = 500
+
 
 def conda_lock_spec(sources: Sequence[SourceFile], platforms: Sequence[str], *, mapping_url: str) -> Any:
     """conda-lock's `LockSpecification` of the files; imports conda-lock (0.6 to 1.0 s).
@@ -63,7 +65,7 @@ def conda_lock_spec(sources: Sequence[SourceFile], platforms: Sequence[str], *, 
             raise InputError(
                 "conda-lock cannot read the source",
                 where=", ".join(source.path for source in sources),
-                why=f"{type(error).__name__}: {error}",
+                why=f"{type(error).__name__}: {' '.join(str(error).split())}"[:_MAX_WORDS],
                 next_step="'envaudit lint' names the line if it knows of a fault.",
             ) from None
     return spec.model_copy(update={"sources": [Path(source.path) for source in sources]})
@@ -94,14 +96,21 @@ def _is_plain(source: SourceFile) -> bool:
         and bool(source.channels)
         and bool(source.conda or source.pip)
         and all(
-            entry.kind in _READABLE and entry.path == source.path and _text(entry) == entry.text
+            _is_readable(entry) and entry.path == source.path and _text(entry) == entry.text
             for entry in source.entries()
         )
     )
 
 
+def _is_readable(entry: Entry) -> bool:
+    return entry.kind in _READABLE and (entry.kind != "pip_url" or bool(entry.name))
+
+
 def _text(entry: Entry) -> str:
-    """An entry as conda-lock takes it: it reads `#subdirectory=` as a part of a nameless address."""
+    """An entry as conda-lock takes it: it knows no address without a name."""
+    if entry.kind == "pip_url" and entry.name and " @ " not in entry.text:
+        return f"{entry.name} @ {entry.text}"
+    # Of a repository's it takes `#subdirectory=` for a part.
     if entry.kind != "pip_git" or entry.marker or not entry.subdirectory or " @ " in entry.text:
         return entry.text
     name = entry.name or entry.url.rstrip("/").rpartition("/")[2].removesuffix(".git")
@@ -120,7 +129,7 @@ def _plain_text(source: SourceFile) -> str:
     if not source.allow_pypi_requests:
         lines.append("allow-pypi-requests: false")
     conda = [f"  - {_quoted(entry.text)}{_selector(entry.selector)}" for entry in source.conda]
-    readable = [entry for entry in source.pip if entry.kind in _READABLE]
+    readable = [entry for entry in source.pip if _is_readable(entry)]
     pip = [f"    - {_quoted(_text(entry))}{_selector(entry.selector)}" for entry in readable]
     if source.pip_sections:
         pip.insert(0, "  - pip:" if pip else "  - pip: []")
