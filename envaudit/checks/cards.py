@@ -7,6 +7,7 @@ Nothing here is needed for a verdict on numbers. Where pynvml is not importable,
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 # nvmlClocksThrottleReason*, nvml.h. Idle and the user's own clock settings are no fault.
@@ -23,6 +24,10 @@ _TEMPERATURE_GPU = 0
 _CORRECTED, _UNCORRECTED = 0, 1
 _VOLATILE = 0
 _PROCESSES_NAMED = 4
+# A driver that is loaded for this call alone takes seconds for each card.
+_OPENING_S = 10.0
+# How the reason begins of a driver that hangs.
+NO_ANSWER = "NVML gave no answer"
 
 
 class Card(NamedTuple):
@@ -71,8 +76,16 @@ class Cards:
         self.driver = _text(self._ask("nvmlSystemGetDriverVersion"))
 
     @classmethod
-    def open(cls) -> Tuple[Optional[Cards], str]:
-        """NVML, or why there is none."""
+    def open(cls, seconds: float = _OPENING_S) -> Tuple[Optional[Cards], str]:
+        """NVML, or why there is none; a driver that hangs is waited for no longer than `seconds`."""
+        told: List[Tuple[Optional[Cards], str]] = []
+        asking = threading.Thread(target=lambda: told.append(cls._opened()), daemon=True)
+        asking.start()
+        asking.join(seconds)
+        return told[0] if told else (None, f"{NO_ANSWER} within {seconds:.0f} s")
+
+    @classmethod
+    def _opened(cls) -> Tuple[Optional[Cards], str]:
         try:
             import pynvml
         except ImportError:

@@ -33,7 +33,7 @@ import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from envaudit.checks.answer import Answer
-from envaudit.checks.cards import Card, Cards
+from envaudit.checks.cards import NO_ANSWER, Card, Cards
 from envaudit.checks.launch import die_with_parent
 from envaudit.checks.meter import Meter
 from envaudit.checks.outcome import Outcome
@@ -56,7 +56,7 @@ def read(context: Any) -> Answer:
     die_with_parent()
     plan = plan_of(context.options)
     began = time.monotonic()
-    cards, why_no_readings = Cards.open()
+    cards, why_no_readings = Cards.open(plan.case_limit_s)
     visible = cards.visible(context.environ) if cards else None
     started = Started(
         interpreter=str(context.interpreter["executable"]),
@@ -70,7 +70,11 @@ def read(context: Any) -> Answer:
     if meter:
         meter.start()
     with _Progress(str(context.options.get("check_progress") or "")) as tell:
-        runs = supervise(started, plan, tell)
+        runs = supervise(started, plan, tell, began)
+    if why_no_readings.startswith(NO_ANSWER):
+        for run in runs:
+            # What never told of its device hangs in the driver, too.
+            run.unusable = run.unusable or ("" if run.facts else why_no_readings)
     readings = meter.stop() if meter else []
     if runs and all(run.absent for run in runs):
         return Answer("absent", {}, {"took_ms": _ms_since(began), "why": runs[0].absent})

@@ -80,9 +80,18 @@ class DeviceRun:
             self.outcomes.setdefault(name, Outcome(name, NOT_RUN, reason))
 
 
-def supervise(started: Started, plan: Plan, tell: Optional[Tell] = None) -> List[DeviceRun]:
-    """The outcomes of all devices, by ordinal; ends within the plan's budget."""
-    ends = time.monotonic() + plan.budget_s - _ENDING_S
+def supervise(
+    started: Started, plan: Plan, tell: Optional[Tell] = None, began: Optional[float] = None
+) -> List[DeviceRun]:
+    """The outcomes of all devices, by ordinal; ends within the plan's budget.
+
+    Args:
+        started: how workers are started.
+        plan: what they do.
+        tell: is told how far they are.
+        began: when the budget did, by the monotonic clock; None for now.
+    """
+    ends = (time.monotonic() if began is None else began) + plan.budget_s - _ENDING_S
     # Made by a compiler when there is one to use it: most runs have none, and a run that is killed leaves
     # then nothing behind.
     cache = launch.cache_path("checks")
@@ -292,7 +301,7 @@ class _Watch:
             reason = f"{over} when it had run for {took_s} s"
             self._settle(device, Outcome(device.running, NOT_RUN, reason))
         elif not device.cases:
-            over = f"{over} before torch was imported"
+            over = f"{over} before torch was imported and told of its devices"
         device.give_up(over)
 
     def _stop(self, worker: _Worker) -> int:

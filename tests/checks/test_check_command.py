@@ -102,7 +102,9 @@ def test_budget_that_is_too_small_is_incomplete_and_kept(folder: Folder) -> None
     assert 3 == ended.code, ended.out
     (finding,) = [each for each in ended.findings if each["severity"] == "incomplete"]
     assert "EA504" == finding["rule"]
-    assert "the budget of 5 s was over before torch was imported" in finding["message"]
+    assert (
+        "the budget of 5 s was over before torch was imported and told of its devices" in finding["message"]
+    )
 
 
 @needs_torch
@@ -184,6 +186,36 @@ def test_section_refuses_to_execute_a_static_prefix() -> None:
     """Of such an environment nothing is run."""
     context = SimpleNamespace(static="/opt/env", live=True)
     assert "error" == section.read(context).status
+
+
+HANGING = """\
+import json, os, sys, time
+from types import SimpleNamespace
+from envaudit.checks import section
+sys.modules["pynvml"] = SimpleNamespace(nvmlInit=lambda: time.sleep(60))
+interpreter = {"executable": sys.argv[1]}
+context = SimpleNamespace(
+    static="", live=True, options={"check_budget_s": 5}, environ=dict(os.environ), interpreter=interpreter,
+    workdir=os.getcwd())
+answer = section.read(context)
+print(json.dumps([answer.facts["usable"], answer.notes["took_ms"], list(answer.facts["each"]["cases"])[:1]]))
+"""
+
+
+def test_driver_that_hangs_is_named_within_the_budget(tmp_path: Path) -> None:
+    """NVML first, and then every worker before it has told of its device."""
+    interpreter = tmp_path / "python"
+    interpreter.write_text("#!/bin/sh\nexec sleep 60\n")
+    interpreter.chmod(0o755)
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING, str(interpreter)], capture_output=True, text=True, check=True
+    )
+    usable, took_ms, cases = json.loads(done.stdout)
+    assert ("NVML gave no answer within 2 s", ["attention"]) == (usable, cases)
+    assert 5000 >= took_ms
+    # Nothing of it holds the process that asked.
+    assert 15 > time.monotonic() - began
 
 
 @pytest.mark.parametrize(
