@@ -448,8 +448,10 @@ def test_pip_part_stands_on_what_conda_provides(workplace: Workplace, tmp_path: 
 
 def test_wheel_that_is_named_by_its_address_alone_is_locked(workplace: Workplace, tmp_path: Path) -> None:
     """As the release pages of CUDA extensions give it; conda-lock itself reads no such line."""
-    path, digest = write_wheel(tmp_path, "trainer", "1.0")
-    assert 0 == lock(workplace, "python=3.10", "pip", pip=["--no-index", path.as_uri()]).code
+    digest = write_wheel(tmp_path, "trainer", "1.0")
+    with served(tmp_path) as server:
+        url = f"{server.url}/trainer-1.0-py3-none-any.whl"
+        assert 0 == lock(workplace, "python=3.10", "pip", pip=["--no-index", url]).code
     assert ("1.0", digest) == (locked(workplace)["trainer"].version, locked(workplace)["trainer"].sha256)
     assert 0 == workplace.run("lock", "--check").code
 
