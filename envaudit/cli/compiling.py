@@ -15,9 +15,9 @@ from typing import Any
 from envaudit._version import __version__
 from envaudit.cli import compiled, configuration, policyfile, references
 from envaudit.cli.baselines import is_tag
+from envaudit.cli.foreign import check_is_lock, read_lock_report, setting_of
 from envaudit.cli.loading import load, open_store
 from envaudit.cli.policywords import policy_lines
-from envaudit.cli.reports import check_is_lock, read_lock_report, setting_of
 from envaudit.cli.verify import packages_asked
 from envaudit.errors import EnvauditError, UsageError
 from envaudit.lock.names import distributions_of

@@ -16,12 +16,12 @@ from envaudit.cli.checkoptions import COLLECTIVES, CheckAsk, asked_by
 from envaudit.cli.checkwords import outcome_words
 from envaudit.cli.clock import clock_words, clocks_of
 from envaudit.cli.comparing import Comparison, all_with_all
+from envaudit.cli.foreign import ForeignFile, check_is_lock, read_lock_report
 from envaudit.cli.loading import Loaded, load, open_store
 from envaudit.cli.locks import categories_of, platform_here
 from envaudit.cli.meetingplan import Arranged, arranged, arranged_here
 from envaudit.cli.policyof import policy_of
 from envaudit.cli.references import Reference
-from envaudit.cli.reports import ForeignFile, check_is_lock, read_lock_report
 from envaudit.cli.selection import selected_nodes
 from envaudit.cli.thisnode import this_node
 from envaudit.cli.verify import INTEGRITY, HeldToLock, examined, held_to_lock

@@ -6,11 +6,11 @@ import argparse
 import time
 
 from envaudit._version import __version__
+from envaudit.cli.foreign import node_name, read_report, setting_of
 from envaudit.cli.judging import judged
 from envaudit.cli.loading import add_store_option
 from envaudit.cli.locks import platform_here
 from envaudit.cli.output import add_output_options, check_output_options, emit
-from envaudit.cli.reports import node_name, read_report, setting_of
 from envaudit.cli.selection import add_config_option
 from envaudit.cli.snapshot import keep
 from envaudit.errors import UsageError

@@ -101,14 +101,14 @@ def read_file(path: str) -> Snapshot:
     document = read_document(path, follow=True)
     if not _SNAPSHOT.search(document[:_HEAD_BYTES]):
         try:
-            from envaudit.cli import reports
+            from envaudit.cli import foreign
         except ImportError:
             raise InputError(
                 "not an envaudit snapshot, and this one-file form reads no other report",
                 where=path,
                 next_step="Where the package is installed: envaudit import FILE -o node.json.",
             ) from None
-        return Snapshot((reports.fingerprint_of_file(path, document),))
+        return Snapshot((foreign.fingerprint_of_file(path, document),))
     return decode_document(document, path)
 
 

@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from envaudit._version import __version__
 from envaudit.cli import asking
-from envaudit.cli.judging import judged
-from envaudit.cli.locks import add_lock_options, categories_of, platform_here
-from envaudit.cli.output import add_output_options, check_output_options, emit
-from envaudit.cli.progress import shown_files
-from envaudit.cli.reports import (
+from envaudit.cli.foreign import (
     ForeignFile,
     check_is_lock,
     python_of_prefix,
     read_lock_report,
     setting_of_node,
 )
+from envaudit.cli.judging import judged
+from envaudit.cli.locks import add_lock_options, categories_of, platform_here
+from envaudit.cli.output import add_output_options, check_output_options, emit
+from envaudit.cli.progress import shown_files
 from envaudit.cli.selection import add_node_options
 from envaudit.cli.thisnode import this_node
 from envaudit.diff import compare_to_reference

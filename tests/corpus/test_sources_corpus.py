@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envaudit.cli.reports import every_kind, setting_of
+from envaudit.cli.foreign import every_kind, setting_of
 from envaudit.errors import InputError
 from envaudit.model.section import Section
 from envaudit.sources import recognised, sections_of

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from envaudit.cli.borrowed import CondaLock, NvidiaSmi
-from envaudit.cli.reports import setting_of
+from envaudit.cli.foreign import setting_of
 from envaudit.model.section import Section
 from envaudit.sources import Kind, Setting, kinds, recognised, sections_of
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from envaudit.cli.reports import setting_of
+from envaudit.cli.foreign import setting_of
 from envaudit.errors import InputError
 from envaudit.sources import sections_of
 from tests.sources.samples import BY_KIND, COLLECT_ENV, LINUX, UV_LOCK, all_kinds, read

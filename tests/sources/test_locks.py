@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envaudit.cli.reports import setting_of
+from envaudit.cli.foreign import setting_of
 from envaudit.errors import InputError
 from tests.sources.samples import (
     ANY_PYTHON,

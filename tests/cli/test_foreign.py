@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envaudit.cli.reports import node_name, python_of_prefix
+from envaudit.cli.foreign import node_name, python_of_prefix
 from envaudit.store import read_snapshot_file
 from tests.cli.conftest import Folder
 from tests.sources.samples import BY_KIND, COLLECT_ENV, write
