@@ -90,7 +90,9 @@ def _readable(sources: Sequence[SourceFile]) -> Iterator[list[str]]:
 
 def _is_plain(source: SourceFile) -> bool:
     return (
-        source.encoding == "utf-8"
+        # A pipe has been read.
+        os.path.isfile(source.path)
+        and source.encoding == "utf-8"
         and not source.has_mark
         # `channels:` with nothing below is None to it, and no list.
         and bool(source.channels)

@@ -507,6 +507,21 @@ def test_key_with_nothing_below_it_is_no_fault(workplace: Workplace, train_chann
     assert (0, "3.10.14") == (ended.code, locked(workplace)["python"].version)
 
 
+def test_source_of_a_pipe_is_locked(workplace: Workplace) -> None:
+    """It can be read once: conda-lock's parser would find nothing more in it."""
+    text = f"channels: [{CHANNEL}]\ndependencies: [openssl]\n"
+    ran = subprocess.run(
+        workplace.argv(["lock", "/dev/stdin"]),
+        cwd=workplace.folder,
+        env=workplace.environment,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (0, True) == (ran.returncode, "openssl" in locked(workplace)), ran.stderr
+
+
 def test_lock_to_standard_output_is_written_and_not_waited_for(workplace: Workplace) -> None:
     """What stands at the output is compared only where it is a file."""
     source_of(workplace.folder, "python=3.10")
