@@ -68,7 +68,7 @@ def _settings(fingerprint: Fingerprint, leave: AbstractSet[str]) -> Iterator[Fou
     for keys, chosen in by_keys.items():
         lines = [
             f"GPU {card.ordinal}: {word_of(key)} {_shown(card.facts.get(key))}, "
-            f"most have {_shown(each.get(key))}"
+            f"others have {_shown(each.get(key))}"
             for card in chosen
             for key in keys
         ]
@@ -140,7 +140,7 @@ def firmware_is_mixed(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 def _mixed_firmware(fingerprint: Fingerprint) -> Iterator[Found]:
     each = mapping(facts_of(fingerprint, "gpu").get("each"))
     lines = [
-        f"GPU {ordinal} has {word_of(key)} {_shown(row[key])}, most have {_shown(each.get(key))}"
+        f"GPU {ordinal} has {word_of(key)} {_shown(row[key])}, others have {_shown(each.get(key))}"
         for ordinal, row in deviations(fingerprint).items()
         for key in sorted(FIRMWARE)
         if key in row and MODEL.isdisjoint(row)

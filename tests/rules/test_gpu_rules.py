@@ -154,7 +154,7 @@ def test_gpu_of_another_vbios_after_a_repair_is_one_remark_for_all_nodes(fakes: 
     ]
     (finding,) = found(nodes)
     assert ("EA309", "info", ("b", "c")) == brief([finding])[0]
-    assert "b: GPU 1 has VBIOS 96.00.99.00.01, most have 96.00.89.00.01" == finding.evidence[0]
+    assert "b: GPU 1 has VBIOS 96.00.99.00.01, others have 96.00.89.00.01" == finding.evidence[0]
 
 
 def test_gpu_set_otherwise_than_its_neighbours_is_a_warning_once(fakes: Fakes) -> None:
@@ -163,7 +163,7 @@ def test_gpu_set_otherwise_than_its_neighbours_is_a_warning_once(fakes: Fakes) -
     (finding,) = found(nodes)
     assert ("EA307", "warning", ("c",)) == brief([finding])[0]
     assert "GPU 1 of the node: other power limit" == finding.message
-    assert ("GPU 1: power limit 500000, most have 700000",) == finding.evidence
+    assert ("GPU 1: power limit 500000, others have 700000",) == finding.evidence
 
 
 def test_gpus_set_otherwise_on_several_nodes_are_told_of_each(fakes: Fakes) -> None:
