@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Callable, Dict, Iterable, List, Match, Tuple
+from typing import Callable, Dict, Iterable, List, Match, Optional, Tuple
 
 # Accounts and hosts of these names say nothing of anybody, and are words of many other values.
 COMMON = frozenset(
@@ -206,15 +206,23 @@ class Scrubber:
         return shown + text[at:]
 
     def _scrub(self, text: str, keep_hex: bool) -> str:
-        """What comes first in the text is replaced first; where both begin, the known name."""
+        """What comes first in the text is replaced first; where both begin, the known name.
+
+        Of `gpu01.cluster.example` that is one part, and of `alice@gpu01.cluster` all is one.
+        """
         shown, at = "", 0
         spans = self._spans(text)
         while True:
             match = self._shapes.search(text, at)
-            spans = [span for span in spans if span[0] >= at]
+            spans = [span for span in spans if span[0] >= at and not _begins_remote(span, match)]
             if spans and (match is None or spans[0][0] <= match.start()):
                 start, end = spans[0]
                 shown += text[at:start] + self._tokens[text[start:end].lower()]
+                if match is not None and match.lastgroup == "domain" and match.start() == start:
+                    domain = text[end + 1 : match.end()]
+                    known = self._tokens.get(domain.lower()) or self._pseudonyms.of("domain", domain)
+                    shown += f".{known}" if domain else ""
+                    end = match.end()
             elif match is not None:
                 start, end = match.span()
                 shown += text[at:start] + self._replace(match, keep_hex)
@@ -299,3 +307,7 @@ class Scrubber:
         if name in COMMON:
             return name
         return self._tokens.get(name.lower()) or self._pseudonyms.of("dir", name)
+
+
+def _begins_remote(span: Tuple[int, int], match: Optional[Match[str]]) -> bool:
+    return match is not None and match.lastgroup == "remote" and match.start() <= span[0] < match.end()

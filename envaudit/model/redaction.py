@@ -97,6 +97,7 @@ _PROCESS = re.compile(r"(?:python[\d.]*|pt_main_thread|ray|torchrun|Xorg|nvidia-
 _PLAIN_KEY = re.compile(r"[a-z][a-z_]{0,40}\Z")
 _PCI_ADDRESS = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\Z")
 # No user begins with a dot: a home folder may be /home itself, with /home/.cache in it.
+_LOGIN = re.compile(r"(?<![\w.+-])([\w.+-]{1,64})@([\w.-]{1,253})")
 _HOME = re.compile(r"/(?:home|Users)/([^./\s:;,'\"][^/\s:;,'\"]*)")
 
 
@@ -120,6 +121,7 @@ class _Redaction:
         self._pseudonyms = Pseudonyms()
         self._tokens: Dict[str, str] = {}
         self._done: Dict[str, Section] = {}
+        self._hosts = {name.partition(".")[0].lower() for name in nodes}
         self._collect(snapshot)
         self._scrubber = Scrubber(self._tokens, self._pseudonyms, stems=_stems(self._tokens))
 
@@ -152,6 +154,9 @@ class _Redaction:
                 seen.add(section.digest)
                 for key, text in _leaves(facts, section.notes, list(section.errors)):
                     self._learn_leaf(key, text)
+        for gone in snapshot.missing.values():
+            self._learn_leaf("", gone.why)
+            self._learn_leaf("", gone.next_step)
 
     def _learn(self, name: str, pseudonym: str) -> None:
         if may_be_token(name):
@@ -175,6 +180,9 @@ class _Redaction:
     def _learn_leaf(self, key: str, text: str) -> None:
         for match in _HOME.finditer(text):
             self._learn(match.group(1), self._pseudonyms.of("user", match.group(1)))
+        for match in _LOGIN.finditer(text):
+            if match.group(2).partition(".")[0].lower() in self._hosts:
+                self._learn(match.group(1), self._pseudonyms.of("user", match.group(1)))
         kind = kind_of(key)
         if kind not in ("host", "user", "job", "id") or not _is_one_word(text) or not may_be_token(text):
             return

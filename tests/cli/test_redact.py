@@ -177,6 +177,22 @@ def test_same_identity_has_one_pseudonym_across_sections_and_nodes() -> None:
     )
 
 
+def test_user_who_cannot_log_in_is_nowhere_named() -> None:
+    """Known from the words of ssh alone: before an @ of a node, or by a home."""
+    why, how = "zoe@gpu02.den: Permission denied; /home/ian/.ssh/id", "squeue -u zoe; sudo -u ian x; git@x"
+    gone = redact(Snapshot((), {"gpu02": Missing("unreachable", why, how)})).missing["node-1"]
+    assert not re.search("zoe|ian", gone.why + gone.next_step)
+    assert "squeue -u user-2; sudo -u user-1 x; remote-2" == gone.next_step
+    assert "remote-1: Permission denied; /home/user-1/dir-1/dir-2" == gone.why
+
+
+def test_known_host_takes_its_domain_along() -> None:
+    """Also one that nobody has told before; what was known of it stays the same everywhere."""
+    scrubber = Scrubber({"gpu01": "node-1", "den.example": "domain-7"}, Pseudonyms())
+    said = "gpu01.den.example, gpu01.lab.acme.com and zoe@gpu01.lab: no"
+    assert "node-1.domain-7, node-1.domain-1 and remote-1: no" == scrubber.text(said)
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
