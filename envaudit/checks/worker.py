@@ -241,8 +241,20 @@ def describe(torch: Any, device: str, count: int) -> Dict[str, Any]:
     return told
 
 
-# Variables under which the same libraries give other bits.
-_SHAPING = ("CUBLAS_", "CUDNN_", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32", "MKL_", "OMP_NUM_THREADS")
+# How variables begin under which the same libraries take other kernels, whose last bits are others.
+_SHAPING = (
+    "CUBLAS",
+    "CUDNN_",
+    "DISABLE_ADDMM_CUDA_LT",
+    "DNNL_MAX_CPU_ISA",
+    "MKL_",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "ONEDNN_MAX_CPU_ISA",
+    "PYTORCH_TUNABLEOP_",
+    "TORCH_ALLOW_TF32",
+    "TORCH_BLAS_PREFER",
+)
 
 
 def _flags() -> Dict[str, str]:

@@ -160,6 +160,20 @@ def test_folder_of_the_package_is_not_on_the_path_of_the_worker(tmp_path: Path) 
     assert said.count(package) <= len(own)
 
 
+@pytest.mark.parametrize(
+    "name", ["ONEDNN_MAX_CPU_ISA", "CUBLASLT_WORKSPACE_SIZE", "TORCH_BLAS_PREFER_CUBLASLT", "MKL_CBWR"]
+)
+def test_variable_that_chooses_kernels_is_part_of_what_must_agree(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two nodes that are set otherwise neither is wrong for its last bits."""
+    import torch
+
+    before = worker.describe(torch, "cpu", 0)
+    monkeypatch.setenv(name, "1")
+    assert before != worker.describe(torch, "cpu", 0)
+
+
 def test_copy_to_or_from_a_busy_gpu_is_not_run() -> None:
     """Nothing is launched where somebody works, by another GPU's worker neither."""
     busy = {"3": "the GPU is busy: process 1 (train)"}
