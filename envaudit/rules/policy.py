@@ -47,8 +47,8 @@ MUST_MATCH = (
     "xformers",
 )
 
-# Of start-up files, variables, visible GPUs, and of what no rule has a word for.
-_SMALL_DIFFERENCES = ("EA210", "EA219", "EA223", "EA299", "EA328")
+# Of mounts, start-up files, variables, visible GPUs, interfaces, and of what no rule has a word for.
+_SMALL_DIFFERENCES = ("EA140", "EA210", "EA219", "EA223", "EA299", "EA328", "EA424")
 
 # A profile is a table of rule → level; what it does not name stays as the rule has it.
 PROFILES: Mapping[str, Mapping[str, str]] = MappingProxyType(

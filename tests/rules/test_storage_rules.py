@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from envaudit.rules import Policy
 from tests.rules.fleets import GONE, findings, odd_of, told
 
 OPTIONS = "storage/hf_home/options"
@@ -53,3 +54,10 @@ def test_several_options_of_a_mount_are_one_finding() -> None:
     """Each with a row of its own."""
     (finding,) = findings(odd_of("twin-a", (f"{OPTIONS}/vers", "3"), (f"{OPTIONS}/nconnect", GONE)))
     assert ("mount options of the Hugging Face cache differ", 2) == (finding.message, len(finding.drifts))
+
+
+@pytest.mark.parametrize(("profile", "severity"), [("strict", "error"), ("lenient", "info")])
+def test_profile_decides_about_a_mount_as_about_other_small_differences(profile: str, severity: str) -> None:
+    """As about a fact that no rule has a word for."""
+    nodes = odd_of("twin-a", ("storage/root/fstype", "xfs"))
+    assert [("EA140", severity, ("n3",))] == told(nodes, Policy(profile=profile))
