@@ -19,7 +19,7 @@ from typing import Any
 from envaudit.lock.flexible import solve_flexible
 
 _MAX_WORDS = 2000  # Characters of a library's error text that are passed on.
-_TIMEOUT_S = 600  # For one request: 200 MB of an index over a slow line.
+_TIMEOUT_S = 600  # For one address: 200 MB of an index over a slow line.
 _NO_CANDIDATE = re.compile(r"No candidates were found for ([^\s\[]+)")
 
 
@@ -106,8 +106,13 @@ async def _reachable(gateway: Any, channels: Sequence[Any], platforms: Sequence[
         nonlocal read
         failures = []
         for url in channel["urls"]:
+            names = gateway.names([url], [*platforms, "noarch"], channel_relations="disabled")
             try:
-                await gateway.names([url], [*platforms, "noarch"], channel_relations="disabled")
+                # The client tries again what took too long, as often as what failed at once.
+                await asyncio.wait_for(names, _TIMEOUT_S)
+            except asyncio.TimeoutError:
+                failures.append(f"timed out: no whole index in {_TIMEOUT_S} s")
+                continue
             except GatewayError as error:
                 failures.append(str(error)[:_MAX_WORDS])
                 continue

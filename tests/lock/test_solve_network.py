@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from envaudit.errors import NeededError
+from envaudit.lock import solve
 from envaudit.lock.condarc import Settings
 from envaudit.lock.solve import start_solving
 from envaudit.lock.spec import channels_for, spec_of
 from envaudit.lock.virtual import virtual_packages
-from tests.lock.channel import served
+from tests.lock.channel import WAIT, served
 from tests.lock.network import Quiet, QuietServer, serving
 
 
@@ -71,3 +72,20 @@ def test_channel_with_a_stored_password_is_read(
         monkeypatch.setenv("RATTLER_AUTH_FILE", str(tmp_path / "auth.json"))
     with served(channels_root, password="me:pw") as server:
         assert _count(f"{server.url}/train", Settings(remote_max_retries=0), tmp_path / "cache") > 1
+
+
+def test_mirror_that_never_answers_is_passed_over(
+    channels_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, not once for each time that the client would try it again."""
+    impatient = solve._BOOT.replace(
+        "from envaudit.lock.child import main", "from envaudit.lock import child; child._TIMEOUT_S = 1"
+    )
+    monkeypatch.setattr(solve, "_BOOT", impatient.replace("main()", "child.main()"))
+    with served(channels_root, {"repodata_shards.msgpack.zst": WAIT, "repodata.json": WAIT}) as server:
+        stuck, url = f"{server.url}/train", (channels_root / "train").as_uri()
+        settings = Settings(mirrored_channels={"train": (stuck, url)}, remote_max_retries=3)
+        assert _count("train", settings, tmp_path / "cache") > 1
+        with pytest.raises(NeededError, match=r"cannot be reached \(timed out: no whole index in 1 s\)"):
+            _count(stuck, Settings(remote_max_retries=3), tmp_path / "cache")
+        server.faults.clear()
