@@ -192,7 +192,7 @@ def nothing_to_compare(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     severity="info",
     scope="cross",
     title="facts not comparable",
-    why="They belong to another launch, or an older probe did not read them.",
+    why="They belong to another launch or source, or an older probe did not read them.",
 )
 def not_comparable(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """One finding a reason, with all paths that it holds for; EA902 speaks before it."""
