@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List
+from typing import Iterable, Iterator
 
 from envaudit.model.drift import split_path
 from envaudit.model.fingerprint import Fingerprint
@@ -44,11 +44,12 @@ def file_system_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
         else:
             yield claim.found(f"mount options of {words} differ")
     else:
-        lines = by_nodes(claim.evidence.fingerprints, lambda one: _where(one, places))
+        moved = dict.fromkeys(path[1] for path in paths if len(path) > 1 and "options" not in path)
+        lines = by_nodes(claim.evidence.fingerprints, lambda one: _where(one, moved))
         yield claim.found(f"file system of {words} differs", evidence=lines)
 
 
-def _where(fingerprint: Fingerprint, places: List[str]) -> str:
+def _where(fingerprint: Fingerprint, places: Iterable[str]) -> str:
     """`the working directory is on lustre at /srv, rw`."""
     mounts = facts_of(fingerprint, "storage")
     told = []
