@@ -97,13 +97,16 @@ STATIC = Start(
         ("python", "user_site"),
     ),
 )
-# What NVML says of GPUs, and nvidia-smi, which stands in where that library cannot be loaded, does not.
+# What NVML says of GPUs, and nvidia-smi, which stands in where that library cannot be loaded, does not;
+# of the applications' clocks it says under newer drivers that they are deprecated.
 NVML = Start(
     word="other source",
     said=("gpu", "source"),
     paths=(
         ("gpu", "confidential"),
         ("gpu", "nvml"),
+        ("gpu", "each", "clock_application_graphics_mhz"),
+        ("gpu", "each", "clock_application_memory_mhz"),
         ("gpu", "each", "compute_capability"),
         ("gpu", "each", "gsp_mode"),
         ("gpu", "each", "nvlink_mbps"),
