@@ -1,4 +1,4 @@
-"""`envaudit.toml`: found, trusted, validated with key paths, all faults reported at once.
+"""`envaudit.toml`: found, trusted, read, later files over earlier ones.
 
 Keys that execute something are honoured only from a file that the user names, that lies in the
 user's own configuration folder, or that `envaudit trust` has recorded: a repository under test
@@ -10,20 +10,15 @@ from __future__ import annotations
 import argparse
 import os
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from envaudit.cli import trusted
 from envaudit.errors import InputError, UsageError
-from envaudit.model.codec import SECTION_SCHEMAS
-from envaudit.model.finding import THRESHOLDS
 
 FILE_NAME = "envaudit.toml"
 EXECUTING_KEYS = ("command", "python", "interpreters", "ssh-config")
-TRANSPORTS = ("ssh", "exec", "local")
-PRIORITIES = ("strict", "flexible", "disabled")
 
 _MAX_BYTES = 1 << 20
-_MAX_FOLDERS = 64
 
 
 class Nodes(NamedTuple):
@@ -115,32 +110,14 @@ def load(named: Optional[str], start: str, policy: Optional[str] = None) -> Conf
             discovered file that is not trusted.
         InputError: a named file that cannot be read.
     """
-    files: List[PolicyFile] = []
-    own = os.path.join(trusted.folder("XDG_CONFIG_HOME", ".config"), FILE_NAME)
-    if os.path.exists(own):
-        files.append(_file(own, read_bytes(own)))
-    if named is not None:
-        files.append(_file(named, read_bytes(named)))
-    else:
-        found = discover(start)
-        if found is not None and os.path.realpath(found) != os.path.realpath(own):
-            data = read_bytes(found)
-            file = _file(found, data)
-            _demand_trust(found, data, file.table)
-            _demand_output_inside(found, file.table)
-            files.append(file)
+    files = _files(named, start)
     named_policy = [_file(policy, read_bytes(policy))] if policy is not None else []
-    judging = named_policy or [file for file in files if _has_policy(file.table) or "gate" in file.table]
-    faults: List[str] = []
-    for path, table, _ in (*files, *named_policy):
-        faults += _faults(path, table)
-    if faults:
-        from envaudit.model.printing import printable
+    if not files and not named_policy:
+        return Configuration()
+    from envaudit.cli.configurationkeys import check_keys, has_policy
 
-        # A key of a repository under test may hold a line of its own, such as a command to a CI runner.
-        faults = list(map(printable, faults))
-        count = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
-        raise UsageError("\n".join([f"{count} in the configuration:", *faults]))
+    check_keys((file.path, file.table) for file in (*files, *named_policy))
+    judging = named_policy or [file for file in files if has_policy(file.table) or "gate" in file.table]
     merged_nodes: Dict[str, Any] = {}
     merged_gate: Dict[str, Any] = {}
     merged_lock: Dict[str, Any] = {}
@@ -167,6 +144,25 @@ def load(named: Optional[str], start: str, policy: Optional[str] = None) -> Conf
         files=tuple(file.path for file in files),
         policy=tuple(judging),
     )
+
+
+def _files(named: Optional[str], start: str) -> List[PolicyFile]:
+    """The files that count, the user's own first; what is found and would execute something is trusted."""
+    files: List[PolicyFile] = []
+    own = os.path.join(trusted.folder("XDG_CONFIG_HOME", ".config"), FILE_NAME)
+    if os.path.exists(own):
+        files.append(_file(own, read_bytes(own)))
+    if named is not None:
+        files.append(_file(named, read_bytes(named)))
+    else:
+        found = discover(start)
+        if found is not None and os.path.realpath(found) != os.path.realpath(own):
+            data = read_bytes(found)
+            file = _file(found, data)
+            _demand_trust(found, data, file.table)
+            _demand_output_inside(found, file.table)
+            files.append(file)
+    return files
 
 
 def _file(path: str, data: bytes) -> PolicyFile:
@@ -270,113 +266,6 @@ def _mentions_us(path: str) -> bool:
 
 
 _FIELDS = {"timeout": "timeout_s", "ssh-config": "ssh_config"}
-
-# Key to (accepted type, what the message says, extra check giving a complaint or nothing).
-_NODES_KEYS: Dict[str, Tuple[Any, str]] = {
-    "hosts": (str, "a node set"),
-    "transport": (str, "one of " + ", ".join(TRANSPORTS)),
-    "workdir": (str, "a folder"),
-    "folders": (list, f"a list of absolute paths, {_MAX_FOLDERS} at most"),
-    "timeout": (int, "seconds, 1 to 3600"),
-    "fanout": (int, "a number, 1 to 4096"),
-    "python": (str, "an interpreter"),
-    "command": (str, "a command template that ends in {python}"),
-    "ssh-config": (str, "a file"),
-    "interpreters": (dict, "a table of node set = interpreter"),
-}
-_RANGES = {"timeout": (1, 3600), "fanout": (1, 4096), "max-bad-fraction": (0, 1)}
-_GATE_KEYS: Dict[str, Tuple[Any, str]] = {
-    "fail-on": (str, "one of " + ", ".join(THRESHOLDS)),
-    "require": (list, "a list of sections, of " + ", ".join(SECTION_SCHEMAS)),
-    "profile": (str, "a profile"),
-    "must-match": (list, "a list of package names"),
-    "max-bad-fraction": ((int, float), "a part of the nodes, 0 to 1"),
-    "prolog": (list, "a list of rules"),
-}
-_LOCK_KEYS: Dict[str, Tuple[Any, str]] = {
-    "sources": (list, "a list of environment files"),
-    "output": (str, "the file of the lock"),
-    "platforms": (list, "a list of platforms"),
-    "virtual-packages": (str, "a file"),
-    "channel-priority": (str, "one of " + ", ".join(PRIORITIES)),
-}
-_TABLES = {"nodes": _NODES_KEYS, "gate": _GATE_KEYS, "lock": _LOCK_KEYS}
-# Tables that `policyfile` reads.
-_POLICY_TABLES = ("rules", "paths", "waivers", "roles")
-_POLICY_KEYS = ("profile", "must-match", "prolog")
-
-
-def _faults(path: str, table: Mapping[str, Any]) -> List[str]:
-    """Every fault of a file as `path: key: expected ..., got ...`."""
-    faults = []
-    for name, value in table.items():
-        keys = _TABLES.get(name)
-        if name in _POLICY_TABLES:
-            continue
-        if keys is None:
-            known = (*_TABLES, *_POLICY_TABLES)
-            faults.append(f"{path}: {name}: unknown table{nearest(name, known)}")
-        elif not isinstance(value, dict):
-            faults.append(f"{path}: {name}: expected a table, got {type(value).__name__}")
-        else:
-            faults += [
-                f"{path}: {name}.{key}: {complaint}"
-                for key, item in value.items()
-                for complaint in _complaints(keys, key, item)
-            ]
-    if _has_policy(table):
-        from envaudit.cli import policyfile  # all rules are imported to read it
-
-        faults += [f"{path}: {complaint.key}: {complaint.text}" for complaint in policyfile.faults(table)]
-    return faults
-
-
-def _has_policy(table: Mapping[str, Any]) -> bool:
-    gate = table.get("gate")
-    return any(name in table for name in _POLICY_TABLES) or (
-        isinstance(gate, dict) and any(key in gate for key in _POLICY_KEYS)
-    )
-
-
-def _complaints(keys: Mapping[str, Tuple[Any, str]], key: str, value: Any) -> List[str]:
-    if key not in keys:
-        return [f"unknown key{nearest(key, keys)}"]
-    if key in _POLICY_KEYS:
-        return []
-    kind, meaning = keys[key]
-    wrong = not isinstance(value, kind) or isinstance(value, bool) or not _is_sensible(key, value)
-    return [f"expected {meaning}, got {value!r}"] if wrong else []
-
-
-def _is_sensible(key: str, value: Any) -> bool:
-    """Whether a value of the right type is one that the key can have."""
-    if key in _RANGES:
-        return bool(_RANGES[key][0] <= value <= _RANGES[key][1])
-    if key == "transport":
-        return value in TRANSPORTS
-    if key == "fail-on":
-        return value in THRESHOLDS
-    if key == "channel-priority":
-        return value in PRIORITIES
-    if key == "require":
-        return all(isinstance(item, str) and item in SECTION_SCHEMAS for item in value)
-    if key == "folders":
-        paths = [item for item in value if isinstance(item, str) and item.startswith("/")]
-        return paths == value and len(paths) <= _MAX_FOLDERS and not any("\0" in path for path in paths)
-    if key in ("sources", "platforms"):
-        return all(isinstance(item, str) and "\0" not in item for item in value)
-    if key == "interpreters":
-        return all(isinstance(item, str) and item for item in value.values())
-    return bool(value) and "\0" not in value and "\n" not in value
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`, did you mean 'fanout'?`, or what there is."""
-    import difflib
-
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f", did you mean '{close[0]}'?" if close else f", known are {', '.join(names)}"
 
 
 def _resolved(path: str, table: Mapping[str, Any]) -> Dict[str, Any]:

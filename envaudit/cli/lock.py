@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from envaudit._version import __version__
 from envaudit.cli import configuration
+from envaudit.cli.configurationkeys import PRIORITIES
 from envaudit.cli.judging import Judged, judged
 from envaudit.cli.lint import in_reading_order, spoken, usual_files
 from envaudit.cli.output import add_output_options, check_output_options, emit
@@ -59,9 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is assumed")
     group.add_argument("--cuda", metavar="VERSION", help="of the nodes' driver, such as 12.4, or none")
     group.add_argument("--virtual-packages", metavar="FILE", help="in conda-lock's format")
-    group.add_argument(
-        "--channel-priority", choices=configuration.PRIORITIES, help="default: of the .condarc"
-    )
+    group.add_argument("--channel-priority", choices=PRIORITIES, help="default: of the .condarc")
     group.add_argument(
         "--names", metavar="FILE", help="conda and index names, instead of the table that ships"
     )
