@@ -115,12 +115,14 @@ def not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found]:
         return
     without: Dict[str, List[str]] = {}
     told = {device.node for device in checked_devices(evidence.fingerprints)}
+    sections = [(one.node, one.sections.get(SECTION)) for one in evidence.fingerprints]
+    whys = {node: text_in(one.notes, "why") for node, one in sections if one and one.status == "absent"}
+    # A node of a launch that says the same as the first one sends no notes.
+    usual = next(filter(None, whys.values()), "there is no torch")
+    for node, why in whys.items():
+        without.setdefault(why or usual, []).append(node)
     for fingerprint in evidence.fingerprints:
-        section = fingerprint.sections.get(SECTION)
-        if section is not None and section.status == "absent":
-            why = text_in(section.notes, "why") or "there is no torch"
-            without.setdefault(why, []).append(fingerprint.node)
-        elif section_of(fingerprint) is not None and fingerprint.node not in told:
+        if section_of(fingerprint) is not None and fingerprint.node not in told:
             without.setdefault("its answer tells of no device", []).append(fingerprint.node)
     for why, names in without.items():
         hint = _NAME_TORCH if why.startswith(_NO_TORCH) else ""

@@ -171,6 +171,17 @@ def test_node_without_torch_was_not_tested() -> None:
     assert "--python" in finding.hint
 
 
+def test_nodes_of_a_launch_without_torch_are_one_finding() -> None:
+    """What says the same as the first one sends no notes, and so no reason."""
+    told, bare = (
+        fingerprint(node, checks=Section("checks", 1, "absent", {}, notes))
+        for node, notes in (("node02", {"why": "torch is not installed there"}), ("node01", {}))
+    )
+    (finding,) = findings(bare, told)
+    assert {"node01", "node02"} == set(finding.nodes)
+    assert ("torch is not installed there",) == finding.evidence
+
+
 def test_minority_of_other_bits_is_named() -> None:
     """One card of three like it."""
     other = {**outcomes(), EXP: outcomes()[EXP]._replace(digest="00ff")}
