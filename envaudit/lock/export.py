@@ -108,6 +108,7 @@ def of_fingerprint(fingerprint: Fingerprint, platform: str | None = None) -> Env
         platform: `linux-64`; default: by the node's machine.
 
     Raises:
+        UsageError: the node is of another platform.
         InputError: a section is not there, or was not read as a whole.
     """
     for needed in ("conda", "packages"):
@@ -119,18 +120,22 @@ def of_fingerprint(fingerprint: Fingerprint, platform: str | None = None) -> Env
                 where=fingerprint.node,
                 next_step="Take another snapshot.",
             )
-    platform = platform or platform_of(fingerprint, "linux-64")
+    own = platform_of(fingerprint, platform or "linux-64")
+    if platform not in (None, own):
+        raise UsageError(
+            f"the snapshot has no packages for {platform}", where=fingerprint.node, why=f"it is of {own}"
+        )
     facts, notes = fingerprint.sections["conda"].facts, fingerprint.sections["conda"].notes
     table, urls = facts.get("packages"), notes.get("urls")
     conda = tuple(
-        _recorded(name, of, urls if isinstance(urls, dict) else {}, platform)
+        _recorded(name, of, urls if isinstance(urls, dict) else {}, own)
         for name, of in sorted((table if isinstance(table, dict) else {}).items())
         if isinstance(of, dict)
     )
     brought = {each for package in conda for each in distributions_of(package.name)}
     distributions = fingerprint.sections["packages"].facts.get("distributions")
     pip = tuple(
-        _distribution(name, of, platform)
+        _distribution(name, of, own)
         for name, of in sorted((distributions if isinstance(distributions, dict) else {}).items())
         if is_of_pip(of) or (name not in brought and not conda and isinstance(of, dict))
     )
@@ -139,7 +144,7 @@ def of_fingerprint(fingerprint: Fingerprint, platform: str | None = None) -> Env
     stated = [str(of.get("channel") or "") for of in rows if isinstance(of, dict)]
     return Environment(
         name=str(facts.get("name") or "environment"),
-        platform=platform,
+        platform=own,
         channels=_channels([], conda) or tuple(dict.fromkeys(filter(None, stated))),
         conda=conda,
         pip=pip,

@@ -130,6 +130,8 @@ def test_export_of_a_past_snapshot_as_a_list(workplace: Workplace, snapshot: str
     """The canonical addresses with their hashes."""
     text = workplace.run("export", f"{snapshot}@good", "--as", "explicit").out
     assert f"{BASE}/linux-64/ca-certificates-2024.2.2-hbcca054_0.conda#" in text
+    ended = workplace.run("export", f"{snapshot}@good", "--as", "explicit", "--platform", "osx-arm64")
+    assert (2, "") == (ended.code, ended.out), ended.err
 
 
 def test_export_of_a_past_snapshot_as_an_environment_file(workplace: Workplace, snapshot: str) -> None:
