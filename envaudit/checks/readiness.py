@@ -141,9 +141,9 @@ def driver_too_old(torch: Any) -> Optional[str]:
 def without_kernels(architectures: Iterable[str], capability: Tuple[int, int]) -> Optional[str]:
     """That torch has no kernels for a compute capability, in words.
 
-    A cubin `sm_XY` runs on devices of the same major version and at least its minor one, one with a
-    letter (`sm_90a`) on exactly its own, and PTX `compute_XY` on all that are not older (CUDA C++
-    programming guide, application compatibility).
+    A cubin `sm_XY` runs on devices of the same major version and at least its minor one, as one of a family
+    (`sm_100f`) does, one of an architecture (`sm_90a`) on exactly its own, and PTX `compute_XY` on all that
+    are not older (CUDA C++ programming guide, application compatibility).
     """
     names = list(architectures)
     for name in names:
@@ -151,7 +151,7 @@ def without_kernels(architectures: Iterable[str], capability: Tuple[int, int]) -
         if not match:
             continue
         kind, major, minor, letter = match.group(1), int(match.group(2)), int(match.group(3)), match.group(4)
-        if letter:
+        if letter == "a":
             fits = (major, minor) == capability
         elif kind == "sm":
             fits = major == capability[0] and minor <= capability[1]
@@ -165,15 +165,24 @@ def without_kernels(architectures: Iterable[str], capability: Tuple[int, int]) -
 
 
 def check_device(torch: Any, ordinal: int) -> None:
-    """Refuse a GPU on which no kernel of torch would run.
+    """Make a GPU the one that is used, or refuse it: no kernel of torch would run there.
+
+    Its context is made here: a card that is broken, or given to another process alone, says so at once.
 
     Raises:
         Unusable: with the reason.
     """
-    if getattr(torch.version, "hip", None):
-        return
     tell = getattr(torch.cuda, "get_arch_list", None)
-    reason = without_kernels(tell() if tell else (), torch.cuda.get_device_capability(ordinal))
+    reason = None
+    try:
+        if not getattr(torch.version, "hip", None):
+            reason = without_kernels(tell() if tell else (), torch.cuda.get_device_capability(ordinal))
+        if not reason:
+            torch.cuda.set_device(ordinal)
+            torch.cuda.synchronize(ordinal)
+    except Exception as error:  # RuntimeError, and torch's own of what it had put off
+        # What follows in torch's text is how to debug a kernel.
+        reason = str(error).partition("\n")[0][:_TEXT_MAX] or type(error).__name__
     if reason:
         raise Unusable(reason)
 

@@ -124,7 +124,6 @@ def work(task: Mapping[str, Any], say: Say) -> int:
         return 0
     if count:
         readiness.check_device(torch, ordinal)
-        torch.cuda.set_device(ordinal)
     device = f"cuda:{ordinal}" if count else "cpu"
     say({"device": describe(torch, device, count)})
     facts = facts_of(device)

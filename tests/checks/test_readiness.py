@@ -80,6 +80,8 @@ def test_variable_that_hides_all_gpus_is_named(monkeypatch: pytest.MonkeyPatch) 
         (["sm_80", "compute_90"], (10, 0), True),
         (["sm_90a"], (9, 0), True),
         (["sm_90a"], (10, 0), False),
+        (["sm_100f"], (10, 3), True),
+        (["sm_100f"], (12, 0), False),
         (["sm_100", "sm_120"], (12, 0), True),
         (["compute_90"], (8, 0), False),
         ([], (9, 0), True),
@@ -88,6 +90,26 @@ def test_variable_that_hides_all_gpus_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_kernels_for_a_capability(architectures: Any, capability: Any, runs: bool) -> None:
     """Same major and a lower minor, PTX of an older one, letters exactly."""
     assert runs == (readiness.without_kernels(architectures, capability) is None)
+
+
+@pytest.mark.parametrize("call", ["set_device", "synchronize"])
+def test_gpu_that_refuses_its_context_is_told_with_the_reason_alone(call: str) -> None:
+    """A card in exclusive mode that has its process: torch's text ends with how to debug a kernel."""
+
+    def refuse(ordinal: int) -> None:
+        raise RuntimeError(
+            "CUDA error: CUDA-capable device(s) is/are busy or unavailable\n"
+            "CUDA kernel errors might be asynchronously reported at some other API call.\n"
+            "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+        )
+
+    calls = {"set_device": lambda ordinal: None, "synchronize": lambda ordinal: None, call: refuse}
+    cuda = SimpleNamespace(
+        get_arch_list=lambda: ["sm_90"], get_device_capability=lambda ordinal: (9, 0), **calls
+    )
+    with pytest.raises(Unusable) as raised:
+        readiness.check_device(SimpleNamespace(version=SimpleNamespace(hip=None), cuda=cuda), 3)
+    assert "CUDA error: CUDA-capable device(s) is/are busy or unavailable" == str(raised.value)
 
 
 @pytest.mark.parametrize(
