@@ -33,7 +33,7 @@ _KINDS = (
     ("user", r"(.*_)?(user_?(name)?s?|login|logname|owner|account)"),
     ("job", r"(.*_)?job_?(id|name|uid)?|.*_(cluster_name|partition|reservation|submit_host|topology_addr)"),
     ("id", r"(.*_)?(uuids?|serials?|serial_numbers?|guids?|gids?|comm_id|cluster_id|clique_id|ident)"),
-    ("id", r"(machine|boot|asset|board|chassis|product|system|session|module)_?(id|tag|serial|uuid)"),
+    ("id", r"(machine|boot|asset|board|chassis|product|system|session|module|unique)_?(id|tag|serial|uuid)"),
     ("mac", r"(.*_)?(macs?|hwaddr|mac_address)"),
     (
         "addr",
@@ -85,7 +85,7 @@ _PLAIN_OPTION = re.compile(r"[\d.]+[a-zA-Z%]?\Z|/|(?:on|off|yes|no)\Z")
 # What ran before a snapshot was taken (see `cli.launched`): its command is in its owner's own words.
 _RUN = ("host", "run")
 # Tables whose keys are files, named from anywhere.
-_FILE_TABLES = frozenset([("git", "files"), (*_RUN, "files"), (*_RUN, "policy")])
+_FILE_TABLES = frozenset([("git", "files"), ("packages", "pth"), (*_RUN, "files"), (*_RUN, "policy")])
 # Where a text came from, and that is a word of this program.
 _OWN_SOURCES = frozenset([("gpu", "source"), ("gpu", "compute_capability_source")])
 # Variables that hold files and folders, which may be written without a slash.

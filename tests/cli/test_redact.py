@@ -294,6 +294,18 @@ def test_file_system_comes_from_a_device_or_from_an_address() -> None:
     assert shown == one("storage", {}, notes).notes
 
 
+def test_number_that_names_one_card_goes_in_any_base() -> None:
+    """KFD writes a card's unique id as a decimal number, sysfs as a hexadecimal one."""
+    notes = {"amd": {"devices": {"0": {"unique_id": "17326385432612345678"}, "1": {"unique_id": "f07402a1"}}}}
+    shown: Any = one("gpu", {}, notes).notes
+    assert ["id-1", "id-2"] == [row["unique_id"] for row in shown["amd"]["devices"].values()]
+
+
+def test_start_up_file_that_no_package_brought_is_named_by_a_person() -> None:
+    """Its digest tells whether two nodes have the same one."""
+    assert {"dir-1.pth": "ab12"} == one("packages", {"pth": {"acme.pth": "ab12"}}).facts["pth"]
+
+
 def test_names_in_the_options_of_a_mount_go() -> None:
     """Clients, domains and shares; numbers, folders and addresses are treated as everywhere."""
     told = {"name": "acme", "domain": "ACME", "unc": "\\\\files\\acme", "uid": "1000", "size": "8G"}
