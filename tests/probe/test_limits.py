@@ -73,6 +73,13 @@ def test_limit_of_processes_that_follows_memory_is_told_by_its_name(make_node: M
     assert {"soft": 96364, "hard": 200000} == answer.notes["nproc"]
 
 
+def test_limit_of_processes_handed_on_from_a_node_alike_is_its_default(make_node: MakeNode) -> None:
+    """Slurm takes the limits of the submitting shell along, whose node has some pages more."""
+    answer = read(make_node, {"/proc/sys/kernel/threads-max": "192700\n"})
+    assert {"soft": "kernel default", "hard": 200000} == answer.facts["nproc"]
+    assert {"soft": 96364, "hard": 200000} == answer.notes["nproc"]
+
+
 @pytest.mark.parametrize(
     ("mask", "expected"), [(0, False), (1 << 14, True), (0x1FFFFFFFFFF, True), (1 << 13, False)]
 )

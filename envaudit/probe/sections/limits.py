@@ -95,7 +95,8 @@ def _limits(context: Context, facts: Dict[str, Any], notes: Dict[str, Any], erro
     if default is not None and "nproc" in facts:
         notes["nproc"] = dict(facts["nproc"])
         for kind, value in notes["nproc"].items():
-            if value == default:
+            # Slurm hands on the limits of the node that a job was submitted from, which has its own default.
+            if isinstance(value, int) and abs(value - default) * 100 <= 2 * default:
                 facts["nproc"][kind] = "kernel default"
 
 
