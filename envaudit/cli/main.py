@@ -215,9 +215,10 @@ class _Parser(argparse.ArgumentParser):
             options, left = self.parse_known_intermixed_args(args, namespace)
         if left:
             option = next((each.partition("=")[0] for each in left if each.startswith("--")), "")
-            self._refuse(
-                f"unrecognized arguments: {' '.join(left)}", _suggestion(option, self._option_string_actions)
-            )
+            suggestion = _suggestion(option, self._option_string_actions)
+            if getattr(options, "argv", None):
+                suggestion = "What is the command's own stands behind '--'. "
+            self._refuse(f"unrecognized arguments: {' '.join(left)}", suggestion)
         return options
 
     def error(self, message: str) -> NoReturn:

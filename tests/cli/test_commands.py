@@ -120,6 +120,7 @@ def test_option_of_the_command_that_runs_stays_its_own(folder: Folder) -> None:
     """Behind its first word nothing is taken for an option of ours; without `--` it is refused."""
     ended = folder.run("run", "--no-check", "echo", "--tag", "x", "y")
     assert (2, "") == (ended.code, ended.out)
+    assert "unrecognized arguments: y. What is the command's own stands behind '--'." in ended.err
 
 
 @pytest.mark.parametrize(
