@@ -252,8 +252,9 @@ class _Reading:
 
     def _uuids(self) -> Optional[List[str]]:
         """Those of all cards and MIG instances; None where one is not told, as nvidia-smi's list has none."""
-        # None for each card that did not answer.
-        told: List[Optional[str]] = [None] * ((self.facts.get("count") or 0) - len(self.told.devices))
+        if len(self.told.devices) != self.facts.get("count"):
+            return None  # a card did not answer
+        told: List[Optional[str]] = []
         for row in self.told.devices:
             told.append(row["notes"].get("uuid"))
             if row["facts"].get("mig") == "enabled":
