@@ -180,7 +180,7 @@ class _Redaction:
     def _learn_leaf(self, key: str, text: str) -> None:
         for match in _HOME.finditer(text):
             self._learn(match.group(1), self._pseudonyms.of("user", match.group(1)))
-        for match in _LOGIN.finditer(text):
+        for match in _LOGIN.finditer(text) if "@" in text else ():
             if match.group(2).partition(".")[0].lower() in self._hosts:
                 self._learn(match.group(1), self._pseudonyms.of("user", match.group(1)))
         kind = kind_of(key)
