@@ -227,4 +227,8 @@ def _is_unknown_here(error: Exception) -> bool:
 
 
 def _text(error: Exception) -> str:
-    return " ".join(str(error).split())[:_REASON_CHARACTERS]
+    text = str(error)
+    if text.startswith("CUDA error"):
+        # What follows in torch's text is how to debug a kernel.
+        text = text.partition("\n")[0]
+    return " ".join(text.split())[:_REASON_CHARACTERS]

@@ -92,7 +92,11 @@ def test_exception_is_the_outcome() -> None:
     """With its type and words, on one line."""
 
     def run() -> Tensors:
-        raise RuntimeError("CUDA error: an illegal memory access\nwas encountered")
+        raise RuntimeError(
+            "CUDA error: an illegal memory access was encountered\n"
+            "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace "
+            "below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1"
+        )
 
     outcome = attempt(case_of(run), CPU, 1)
     assert (ERROR, "RuntimeError: CUDA error: an illegal memory access was encountered") == outcome[1:3]
