@@ -150,7 +150,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for key, shape in _SHAPES.items():
         text = environ.get(f"CONDA_{key.upper()}", "")
-        if not text or shape is _maps_to_text or shape is _maps_to_texts:
+        if not text or shape in (_maps_to_text, _maps_to_texts, _proxies):
             continue
         if shape is _texts:
             table[key] = [part.strip() for part in text.split(",") if part.strip()]
@@ -187,10 +187,14 @@ def _expanded(value: Any, environ: Mapping[str, str], *, locked: bool) -> Any:
     if isinstance(value, str) and "$" in value:
         filled = Template(value).safe_substitute(environ)
         return value if locked and credential_in(filled) else filled
+    # No deeper than a value that counts: a list may hold itself.
     if isinstance(value, list):
-        return [_expanded(item, environ, locked=locked) for item in value]
+        return [_expanded(item, environ, locked=locked) if isinstance(item, str) else item for item in value]
     if isinstance(value, dict):
-        return {key: _expanded(item, environ, locked=locked) for key, item in value.items()}
+        return {
+            key: item if isinstance(item, dict) else _expanded(item, environ, locked=locked)
+            for key, item in value.items()
+        }
     return value
 
 
@@ -221,6 +225,12 @@ def _maps_to_text(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise ValueError("a map of name to URL")
     return {str(key).strip().rstrip("/"): item.strip().rstrip("/") for key, item in value.items()}
+
+
+def _proxies(value: Any) -> dict[str, str]:
+    """`host:port` is spoken to by http, as conda's own library has it."""
+    found = _maps_to_text(value)
+    return {key: text if "://" in text or not text else f"http://{text}" for key, text in found.items()}
 
 
 def _maps_to_texts(value: Any) -> dict[str, tuple[str, ...]]:
@@ -264,7 +274,7 @@ _SHAPES: Mapping[str, Any] = {
     "mirrored_channels": _maps_to_texts,
     "channel_priority": _priority,
     "ssl_verify": _verification,
-    "proxy_servers": _maps_to_text,
+    "proxy_servers": _proxies,
     "remote_max_retries": _count,
     "add_pip_as_python_dependency": _flag,
 }

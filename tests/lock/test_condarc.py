@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,26 @@ def test_settings_with_variables_are_filled_in(tmp_path: Path) -> None:
     settings = read_settings({"HOME": str(tmp_path), "U": "me", "P": "pw"}, root=str(tmp_path))
     assert settings.custom_channels == {"x": "https://me:pw@a.example"}
     assert "pw" not in repr(settings)
+
+
+@pytest.mark.parametrize("text", ["channels: &a [*a]", "custom_channels: &a {x: *a}", "BOMB"])
+def test_settings_that_hold_themselves_are_refused(tmp_path: Path, text: str) -> None:
+    """YAML says it in a line, and to follow it would take for ever."""
+    if text == "BOMB":
+        lists = [f"{name}: &{name} [{', '.join([f'*{below}'] * 9)}]" for below, name in pairwise("abcdefghi")]
+        text = "\n".join(["a: &a [x, x]", *lists, "channels: *i"])
+    _write(tmp_path / ".condarc", f"{text}\n")
+    with pytest.raises(UsageError, match="expected a"):
+        read_settings({"HOME": str(tmp_path)}, root=str(tmp_path))
+
+
+def test_proxy_without_a_scheme_is_spoken_to_by_http(tmp_path: Path) -> None:
+    """As the library that conda uses takes it; the solver's takes none."""
+    _write(
+        tmp_path / ".condarc", "proxy_servers: {https: 'proxy.example:3128', http: 'http://p.example:1'}\n"
+    )
+    settings = read_settings({"HOME": str(tmp_path)}, root=str(tmp_path))
+    assert {"https": "http://proxy.example:3128", "http": "http://p.example:1"} == settings.proxy_servers
 
 
 @pytest.mark.parametrize(("text", "expected"), [("true", "flexible"), ("false", "disabled")])
