@@ -246,6 +246,8 @@ def collectives_not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found
             # The rule's own advice is for a rank that is alone, which is the usual reason.
             alone = run.ended.text.startswith("one rank ")
             hint = "" if alone else "Mend that, then run 'envaudit check --only collectives'."
+            if alone and evidence.missing:
+                hint = "Two ranks are needed: see why the other nodes gave no evidence."
             told = f"collectives: NOT TESTED ({run.ended.text})"
             yield Found(told, nodes, SECTION, hint=hint, severity=severity)
         elif run.ended.kind == "deadline":

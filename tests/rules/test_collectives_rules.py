@@ -9,7 +9,7 @@ import pytest
 from envaudit.checks.collectives.asked import Asked
 from envaudit.checks.collectives.result import own_result
 from envaudit.checks.collectives.supervising import of_one_rank
-from envaudit.model import Finding, Fingerprint, Section
+from envaudit.model import Finding, Fingerprint, Missing, Section
 from envaudit.rules import Evidence, Policy, judge
 from tests.diff.nodes import fingerprint
 from tests.rules.collectiveruns import DDP, GATHER, NODES, SUM, ended, lost_hub, result, telling
@@ -167,6 +167,14 @@ def test_one_rank_is_told_and_incomplete_only_where_it_was_asked_for() -> None:
     assert "collectives: NOT TESTED (one rank has nobody to talk to)" == finding.message
     assert ["incomplete"] == [each.severity for each in findings(named)]
     assert ["incomplete"] == [each.severity for each in findings(plain, Policy(require=("collectives",)))]
+
+
+def test_one_rank_whose_other_nodes_are_gone_is_not_advised_to_ask_for_two() -> None:
+    """They were asked for, and what keeps them away is the cause."""
+    (node,) = telling(of_one_rank(), ["node01"], asked=Asked(requested=True))
+    gone = {"node02": Missing("unreachable", "connection refused")}
+    hints = {each.rule: each.hint for each in judge(Evidence((node,), missing=gone), Policy())}
+    assert "see why the other nodes gave no evidence" in hints["EA609"]
 
 
 def test_run_in_which_no_collective_was_run_is_no_pass() -> None:
