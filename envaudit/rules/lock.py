@@ -238,14 +238,17 @@ def _told(
     many: str,
     chosen: Callable[[Sequence[str]], bool],
 ) -> Iterator[Found]:
-    by_nodes: Dict[Tuple[Tuple[str, ...], Tuple[Waiver, ...]], List[Drift]] = {}
+    alike: Dict[Tuple[Tuple[str, ...], Tuple[Waiver, ...], str], List[Drift]] = {}
     for drift in evidence.drifts:
         if drift.basis == "lock" and drift.kind == kind and chosen(split_path(drift.path)):
-            waived = policy.waivers_of(drift, *LOCK_RULES)
-            by_nodes.setdefault((drift.outliers, waived), []).append(drift)
-    for (nodes, _), drifts in by_nodes.items():
+            waived, level = policy.waivers_of(drift, *LOCK_RULES), policy.level_of_path(drift.path) or ""
+            alike.setdefault((drift.outliers, waived, level), []).append(drift)
+    for (nodes, _, level), drifts in alike.items():
         if len(drifts) >= FOLD_FROM:
-            yield _with_what_follows(Found(f"{len(drifts)} {many}", nodes, drifts=tuple(drifts)), evidence)
+            found = Found(
+                f"{len(drifts)} {many}", nodes, drifts=tuple(drifts), severity=level, settled=bool(level)
+            )
+            yield _with_what_follows(found, evidence)
         else:
             for drift in drifts:
                 yield _with_what_follows(

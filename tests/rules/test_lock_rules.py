@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import pytest
 
@@ -41,15 +41,20 @@ def lock_of(name: str, virtual: Optional[Dict[str, str]] = None, platform: str =
     return replace(node(name, lock=about), source="lock")
 
 
-def findings(nodes: Sequence[Fingerprint], *waivers: Waiver, **about: Any) -> List[Finding]:
-    """What all rules say of nodes that were held against the lock, under some waivers."""
+def findings(
+    nodes: Sequence[Fingerprint],
+    *waivers: Waiver,
+    paths: Sequence[Tuple[PathPattern, str]] = (),
+    **about: Any,
+) -> List[Finding]:
+    """What all rules say of nodes that were held against the lock, under waivers and levels of paths."""
     expected = {each.node: lock_of(each.node, **about) for each in nodes}
     current = {each.node: each for each in nodes}
     drifts = compare_to_reference(_conda(expected), _conda(current), basis="lock", suffix=SUFFIX)
     references = tuple(replace(each, node=f"{name}{SUFFIX}") for name, each in expected.items())
     sections = ("conda", "packages", "integrity", "lock")
     evidence = Evidence(tuple(nodes), drifts=drifts, references=references, sections=sections)
-    return list(judge(evidence, Policy(waivers=waivers)))
+    return list(judge(evidence, Policy(waivers=waivers, paths=tuple(paths))))
 
 
 def test_lock_rules_are_silent_where_all_is_as_locked() -> None:
@@ -100,6 +105,16 @@ def test_waiver_of_one_package_of_many_leaves_the_others() -> None:
     waiver = Waiver("EA201", "2027-01-31", path=PathPattern.parse("conda/packages/p0", ""))
     (finding,) = findings([node("a", {**LOCKED, **more})], waiver)
     assert ("EA201", f"{FOLD_FROM} packages are not in the lock") == (finding.rule, finding.message)
+
+
+def test_level_of_one_package_of_many_holds_for_that_one() -> None:
+    """What is off is in no finding, and what is a remark is one of its own, however many there are."""
+    more = {f"p{number}": package("1") for number in range(2 * FOLD_FROM + 1)}
+    levels = [("p0", "off"), *((f"p{number}", "info") for number in range(1, FOLD_FROM + 1))]
+    paths = [(PathPattern.parse(f"conda/packages/{name}", ""), level) for name, level in levels]
+    found = findings([node("a", {**LOCKED, **more})], paths=paths)
+    message = f"{FOLD_FROM} packages are not in the lock"
+    assert [("error", message), ("info", message)] == [(each.severity, each.message) for each in found]
 
 
 def test_lock_rule_folds_nodes_that_differ_alike() -> None:
