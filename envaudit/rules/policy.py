@@ -48,7 +48,7 @@ MUST_MATCH = (
 )
 
 # Of mounts, start-up files, variables, visible GPUs, interfaces, and of what no rule has a word for.
-_SMALL_DIFFERENCES = ("EA140", "EA210", "EA219", "EA223", "EA299", "EA328", "EA424")
+_SMALL_DIFFERENCES = ("EA140", "EA210", "EA219", "EA223", "EA243", "EA299", "EA328", "EA424")
 
 # A profile is a table of rule → level; what it does not name stays as the rule has it.
 PROFILES: Mapping[str, Mapping[str, str]] = MappingProxyType(

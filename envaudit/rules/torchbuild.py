@@ -8,7 +8,9 @@ from envaudit.model.fingerprint import Fingerprint
 from envaudit.rules.compatibility import is_older, numbers, torch_default_of_minor
 from envaudit.rules.pernode import facts_of, mapping, over_nodes, told_between_nodes
 from envaudit.rules.policy import Policy
-from envaudit.rules.registry import Evidence, Found, rule
+from envaudit.rules.registry import Claim, Evidence, Found, difference, rule
+
+_TOOLKIT_VARIABLES = ("env/variables/CUDA_HOME", "env/variables/CUDA_PATH")
 
 
 @rule(
@@ -126,6 +128,24 @@ def _compiler(fingerprint: Fingerprint) -> Iterator[Found]:
             "matters when an extension is built",
             path=path,
         )
+
+
+@difference(
+    "EA243",
+    severity="warning",
+    title="the toolkit that extensions are built with differs",
+    why="An extension that is compiled there, as DeepSpeed's are at their first use, is built with another "
+    "CUDA; torch itself brings its own libraries.",
+    of=(*_TOOLKIT_VARIABLES, "cuda/home/**", "cuda/nvcc/**", "cuda/default", "cuda/toolkits/**"),
+    how_to_fix="Set CUDA_HOME in the launch script for all ranks, or nowhere.",
+)
+def toolkits_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
+    """Only told where no variable chooses another one: torch brings its own libraries."""
+    chosen = [drift.path.rpartition("/")[2] for drift in claim.drifts if drift.path in _TOOLKIT_VARIABLES]
+    if chosen:
+        yield claim.found(f"{' and '.join(chosen)} {'differs' if len(chosen) == 1 else 'differ'}")
+    else:
+        yield claim.found("toolkits of CUDA differ", severity="info")
 
 
 def _toolkit(cuda: Any) -> Optional[Tuple[str, str, str]]:

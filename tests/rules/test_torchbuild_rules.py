@@ -1,4 +1,4 @@
-"""EA240 to EA242: the build of torch on a node, against its GPUs, its glibc and its compiler."""
+"""EA240 to EA243: the build of torch on a node, against its GPUs, its glibc and its compiler."""
 
 from __future__ import annotations
 
@@ -203,3 +203,27 @@ def test_glibc_that_differs_is_told_where_its_cause_is_accepted(
     """Whoever accepts that torch is too new for a node has not accepted that the nodes differ."""
     nodes = [with_glibc("a", "2.17"), *(with_glibc(name, "2.35") for name in "bcd")]
     assert expected == [(one.rule, one.severity) for one in judged(nodes, policy)]
+
+
+@pytest.mark.parametrize(
+    ("variables", "severity", "message"),
+    [({"CUDA_HOME": "/opt/cuda"}, "warning", "CUDA_HOME differs"), ({}, "info", "toolkits of CUDA differ")],
+)
+def test_toolkit_of_one_node_alone_is_one_finding(
+    variables: Dict[str, str], severity: str, message: str
+) -> None:
+    """The variable and what it leads to; without one a toolkit more is only told."""
+    home = {"variable": "CUDA_HOME", "path": "/opt/cuda", "version": "12.8.1"} if variables else None
+    others = [
+        node(name, cuda={"home": None, "toolkits": {}}, env={"variables": {}, "nccl": {}}) for name in "ab"
+    ]
+    cuda = {"home": home, "toolkits": {"/opt/cuda": "12.8.1"}}
+    nodes = [*others, node("c", cuda=cuda, env={"variables": variables, "nccl": {}})]
+    evidence = Evidence(tuple(nodes), drifts=compare(nodes), comparing=True)
+    (finding,) = [each for each in judge(evidence) if each.rule in ("EA243", "EA299")]
+    assert ("EA243", severity, ("c",), message) == (
+        finding.rule,
+        finding.severity,
+        finding.nodes,
+        finding.message,
+    )
