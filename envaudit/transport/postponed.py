@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from _thread import RLock  # that of threading, which need not be loaded for it
 from typing import Any
 
 # ClusterShell imports xml.sax.saxutils, which imports urllib.request, http.client, email and ssl for a
@@ -22,10 +23,19 @@ def postpone(name: str) -> None:
         return
     module = importlib.util.module_from_spec(spec)
     loader = spec.loader
+    lock, begun = RLock(), False
 
     def execute(attribute: str) -> Any:
-        del module.__dict__["__getattr__"]
-        loader.exec_module(module)
+        nonlocal begun
+        # Other threads wait here until the module is whole; its own code is told what is not there yet.
+        with lock:
+            if not begun:
+                begun = True
+                loader.exec_module(module)
+                if module.__dict__["__getattr__"] is execute:
+                    del module.__dict__["__getattr__"]
+            elif module.__dict__.get("__getattr__") is execute:
+                raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
         return getattr(module, attribute)
 
     module.__dict__["__getattr__"] = execute
