@@ -80,8 +80,8 @@ def diff(*sides: str | os.PathLike[str] | Snapshot | Fingerprint, **options: Any
     """What differs: two sides with equal nodes node by node, otherwise all nodes with each other.
 
     Args:
-        sides: references as `envaudit diff` takes them (`node[01-16]`, `node01@good`, `a.json`),
-            snapshots or fingerprints.
+        sides: references as `envaudit diff` takes them (`node[01-16]`, `node01@good`, `a.json`), paths of
+            files, snapshots or fingerprints.
         options: those of `envaudit diff`, `-` written `_`: `only=["gpu/*"]`, `ignore=["env/*"]`,
             `baseline="good"`, `fail_on="warning"`.
 
@@ -99,14 +99,14 @@ def diff(*sides: str | os.PathLike[str] | Snapshot | Fingerprint, **options: Any
     from envaudit.cli.loading import load
 
     began = time.monotonic()
-    given = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in sides]
-    texts = [each for each in given if isinstance(each, str)]
-    asked = _options("diff", *(texts or ["-"]), **options)
+    # What the parser demands; what is compared stands in `sides`.
+    asked = _options("diff", "-", **options)
     check_baseline(asked)
+    given = [_reference(each) if isinstance(each, (str, os.PathLike)) else each for each in sides]
     try:
-        loaded = iter(load([parse(text) for text in texts], asked) if texts else ())
+        loaded = iter(load([each for each in given if isinstance(each, Reference)], asked))
         named = [
-            next(loaded) if isinstance(each, str) else _in_memory(each, number)
+            next(loaded) if isinstance(each, Reference) else _in_memory(each, number)
             for number, each in enumerate(given)
         ]
         return compared(named, asked, began)
@@ -189,6 +189,14 @@ def _node_set(nodes: str | Iterable[str] | None) -> str | None:
 
 def _names(texts: str | Iterable[str]) -> Sequence[str]:
     return [texts] if isinstance(texts, str) else list(texts)
+
+
+def _reference(side: str | os.PathLike[str]) -> Reference:
+    """A text is what it is on the command line; a path is a file, whatever its name."""
+    if isinstance(side, str):
+        return parse(side)
+    path = os.fspath(side)
+    return Reference(path, path=path)
 
 
 def _in_memory(side: Snapshot | Fingerprint, number: int) -> Loaded:

@@ -73,6 +73,8 @@ def test_paths_stand_for_their_names(own_folder: Path) -> None:
     write_snapshot_file("a.json", HEALTHY, captured_at=CAPTURED_AT, tool=TOOL)
     (own_folder / "envaudit.toml").write_text("[gate]\n")
     assert "a.json" == envaudit.diff(Path("a.json"), DRIFTED, config=own_folder / "envaudit.toml").reference
+    Path("a.json").rename("node07")
+    assert "node07" == envaudit.diff(Path("node07"), DRIFTED).reference
 
 
 def test_diff_takes_the_options_of_the_command() -> None:
