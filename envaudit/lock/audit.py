@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from envaudit.lock.credentials import cleaned, credential_in
 from envaudit.lock.entries import Entry
@@ -98,15 +99,25 @@ def _unsatisfied_conda(entries: Sequence[Entry], locked: dict[str, LockedPackage
 
     for entry in entries:
         # A virtual package is a fact of the machine: the solver has met it, and no lock holds it.
-        if entry.kind != "conda" or entry.url or entry.key.startswith("__"):
+        if entry.kind != "conda" or entry.key.startswith("__"):
             continue
         package = locked.get(entry.key)
         if package is None:
             yield {**_place(entry), "locked": None}
             continue
+        if entry.url:
+            if _file(package.url) != _file(entry.url):
+                yield {**_place(entry), "locked": _file(package.url)}
+            continue
         spec = MatchSpec(name=entry.key, **_constraints(entry))
         if not spec.match(_record(package)) or not _is_of(package, entry.channel):
             yield {**_place(entry), "locked": f"{package.version} {package.build}"}
+
+
+def _file(url: str) -> str:
+    """`linux-64/numpy-1.26.4-0` of a package's address: both forms of a package are the same."""
+    path = unquote(urlsplit(url).path).removesuffix(".conda").removesuffix(".tar.bz2")
+    return "/".join(path.split("/")[-2:])
 
 
 def _constraints(entry: Entry) -> dict[str, str]:
