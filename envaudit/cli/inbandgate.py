@@ -33,6 +33,7 @@ from envaudit.cli.policyof import policy_of
 from envaudit.cli.seat import InBand, end_with_launcher, job_nodes, layout_in
 from envaudit.cli.thisnode import this_node
 from envaudit.control.client import HubLost
+from envaudit.control.failures import turned_away
 from envaudit.control.hub import Hub, HubClosed
 from envaudit.control.meeting import Meeting
 from envaudit.control.tokens import token_of
@@ -262,6 +263,8 @@ class _Gate:
         if collected is not None:
             nodes = tuple(replace(n, sections={**n.sections, COLLECTIVES: collected}) for n in nodes)
         where = f"{self.launch.host}:{self.launch.port} in {self.limits.join_s:g} s"
+        refused = turned_away(hub.refused)
+        where += f", which refused {refused}" if refused else ""
         gone.update(stepnodes.missing_of(missing, self.names, _came(hub), where))
         nodes = self._with_clocks(nodes, gathering, hub)
         return self._report(nodes, gone, clocks_asked=len(nodes) > 1)

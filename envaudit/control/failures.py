@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Dict
+
 from envaudit.control import link
+from envaudit.control.member import Refusals
 from envaudit.errors import EXIT_INCOMPLETE, EnvauditError, UsageError
 
 # What a hub's code means, in this side's own words.
@@ -15,6 +18,23 @@ REFUSALS = {
     link.ENDED: "it has ended",
     link.PROTOCOL: "it did not understand this supervisor",
 }
+
+
+# Of those who were turned away so many are told.
+_TOLD = 4
+
+
+def turned_away(refused: Refusals) -> str:
+    """Who came to a hub as a member does and was refused: `10.0.0.7 (another token)`; empty for nobody.
+
+    Somebody who is missing may be among them. Who only knocked, such as a port scanner, is not told.
+    """
+    told: Dict[str, str] = {}
+    for each in refused.last:
+        if each.code != link.FOREIGN:
+            host = each.address.rpartition(":")[0]
+            told[host] = "another token" if each.code == link.TOKEN else each.why
+    return ", ".join(f"{host} ({why})" for host, why in list(told.items())[-_TOLD:])
 
 
 class HubUnreachable(EnvauditError):

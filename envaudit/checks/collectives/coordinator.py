@@ -30,6 +30,7 @@ from envaudit.checks.collectives.rendezvous import reach
 from envaudit.checks.collectives.result import blank_result
 from envaudit.checks.collectives.rounds import Rounds
 from envaudit.checks.collectives.watching import Round
+from envaudit.control.failures import turned_away
 from envaudit.control.hub import GOODBYE, Event, Hub
 
 _TICK_S = 0.1
@@ -324,6 +325,8 @@ class Coordinator:
         names = (self._names[index] for index in missing if index < len(self._names))
         nodes = tuple(dict.fromkeys(names))
         text = members_text(there, self.hub.expected, self._names)
+        refused = turned_away(self.hub.refused)
+        text += f"; refused: {refused}" if refused else ""
         # A launcher that starts one process a rank numbers both alike.
         return Ending(endings.MISSING, tuple(missing), nodes, (), text)
 

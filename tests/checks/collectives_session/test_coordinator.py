@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from envaudit.checks.collectives.coordinator import Coordinator
 from envaudit.checks.collectives.items import CollectivePlan
 from envaudit.checks.collectives.layout import Layout, Limits
 from envaudit.control.client import Client, connect
+from envaudit.control.failures import HubRefused
 from envaudit.control.hub import Hub
 from envaudit.control.listening import listen
 
@@ -124,6 +127,23 @@ def test_member_that_never_says_who_it_is_is_named_after_the_time_to_join(pair: 
     assert LIMITS.join_s - 0.5 < time.monotonic() - began < LIMITS.join_s + 3
     assert ("stuck", ["n1"]) == (pair.result["ended"]["kind"], pair.result["ended"]["nodes"])
     assert [{}] * 2 == [body for kind, body in pair.heard[1] if kind == "col.who"][:2]
+
+
+def test_member_that_has_another_token_is_told_with_its_address_where_one_is_missing() -> None:
+    """Its node is up and its process runs: what is wrong with it is what the others have to know."""
+    listener = listen("127.0.0.1", 0)
+    with ThreadPoolExecutor(1) as pool:
+        hub = Hub(listener, 2, b"0123456789abcdef")
+        joining = pool.submit(hub.join, 2.0)
+        port = listener.getsockname()[1]
+        with pytest.raises(HubRefused):
+            connect("127.0.0.1", port, b"fedcba9876543210", 1, "n1", {}, 5.0)
+        with socket.create_connection(("127.0.0.1", port)) as scanner:
+            scanner.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        missing = joining.result()
+    result = Coordinator(hub, CollectivePlan(), LIMITS).run(missing)
+    hub.close(0.2)
+    assert "missing: 0, 1; refused: 127.0.0.1 (another token)" in result["ended"]["text"]
 
 
 def test_member_that_falls_silent_before_any_worker_is_named(pair: Pair) -> None:
