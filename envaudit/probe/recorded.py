@@ -7,6 +7,7 @@ conda keeps them in `paths_data` of conda-meta, pip and uv in the RECORD of a .d
 from __future__ import annotations
 
 import binascii
+import hashlib
 import json
 import os
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
@@ -19,6 +20,8 @@ _MAX_RECORD_BYTES = 256 << 20
 _MAX_NAME_CHARACTERS = 200
 # Bytes of a digest. RECORD names its algorithm; PEP 376 knew md5 and sha1, wheels need sha256 or better.
 _ALGORITHMS = {"sha256": 32, "sha384": 48, "sha512": 64, "sha224": 28, "sha1": 20, "md5": 16}
+_RARE = (("blake2b", 64), ("blake2s", 32), ("sha3_256", 32), ("sha3_384", 48), ("sha3_512", 64))
+_ALGORITHMS.update(rare for rare in _RARE if hasattr(hashlib, rare[0]))  # some are built without
 _BYTE_CODE = (".pyc", ".pyo")
 # Distributions name themselves as installer too, and keep no RECORD beside their own.
 _RECORDING = ("pip", "uv")

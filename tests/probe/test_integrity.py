@@ -327,7 +327,7 @@ def test_conda_record_of_names_alone_tells_what_is_missing(environment: Environm
     assert ["contents of 1 conda packages"] == list(answer.notes["not_examined"])
 
 
-@pytest.mark.parametrize("algorithm", ["sha256", "sha384", "sha512", "md5"])
+@pytest.mark.parametrize("algorithm", ["sha256", "sha384", "sha512", "md5", "blake2b", "sha3_256"])
 def test_record_of_every_usual_algorithm_is_checked(environment: Environment, algorithm: str) -> None:
     """Wheels may take any from sha256 on; the oldest records have md5."""
     environment.pip(
