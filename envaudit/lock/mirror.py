@@ -24,6 +24,7 @@ from envaudit.lock.prefix import held
 MARKER = "envaudit-mirror.json"
 
 _SUBDIR = re.compile(r"noarch\Z|[a-z]+-[a-z0-9_]+\Z")
+_PART = re.compile(r"\.part-[0-9]+\Z")  # of `copy_file`
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -103,6 +104,7 @@ def mirror(
         _prepare(folder)
         # Two that index one channel at a time would each leave out what the other brings.
         with held(os.path.join(folder, ".envaudit-lock"), "mirror"):
+            _remove_leftovers(folder)
             places = {_target(folder, package): package for package in packages}
             left = {path: package for path, package in places.items() if not _is_there(path, package)}
             files = {path: wanted(package, supply.addresses(package)) for path, package in left.items()}
@@ -140,6 +142,13 @@ def _prepare(folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, MARKER), "w", encoding="utf-8") as file:
         file.write('{"envaudit.mirror": 1}\n')
+
+
+def _remove_leftovers(folder: str) -> None:
+    """What killed runs left of files that they were copying."""
+    for path in Path(folder).rglob("*.part-*"):
+        if _PART.search(path.name):
+            path.unlink()
 
 
 def _target(folder: str, package: LockedPackage) -> str:

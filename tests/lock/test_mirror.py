@@ -82,6 +82,8 @@ def test_mirror_that_exists_gets_only_what_is_new(
     write_lock(workplace.folder / LOCK, entries)
     (spoiled,) = (workplace.folder / "mirror").rglob("numpy-*.conda")
     spoiled.write_bytes(b"spoiled")
+    left = spoiled.with_name(f"{spoiled.name}.part-{2**22 + 1}")
+    left.write_bytes(b"of a run that was killed")
     workplace.environment["XDG_CACHE_HOME"] = str(workplace.folder / "another")
     with served(channels_root) as server:
         workplace.mirror({BASE: f"{server.url}/train"})
@@ -89,6 +91,7 @@ def test_mirror_that_exists_gets_only_what_is_new(
         assert (0, True) == (ended.code, "holds 13 conda packages" in ended.out)
         asked = sorted(path.rsplit("/", 1)[1].partition("-")[0] for path in server.requests)
     assert ["numpy", "psutil"] == asked
+    assert not left.exists()
 
 
 def test_mirror_of_another_lock_keeps_the_channels_of_the_first(
