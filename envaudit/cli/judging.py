@@ -63,8 +63,19 @@ def _hidden(evidence: Evidence, found: Judgement, policy: Policy) -> Tuple[Findi
     if (len(levels), len(paths)) == (len(policy.levels), len(policy.paths)):
         return ()
     whole = judgement(evidence, replace(policy, levels=levels, paths=paths, full=False))
-    told = {_key(each) for each in (*found.findings, *(waived.finding for waived in found.waived))}
-    return tuple(each for each in whole.findings if _key(each) not in told)
+    told = (*found.findings, *(waived.finding for waived in found.waived))
+    keys = {_key(each) for each in told}
+    differences = {id(drift) for each in told for drift in (*each.drifts, *each.following)}
+    hidden = []
+    for each in whole.findings:
+        left = tuple(drift for drift in each.drifts if id(drift) not in differences)
+        if not each.drifts:
+            hidden += [] if _key(each) in keys else [each]
+        elif len(left) == len(each.drifts):
+            hidden.append(each)
+        elif left:  # the rest of what one finding would have told is told
+            hidden.append(replace(each, message=f"{each.message}, {len(left)} of them", drifts=left))
+    return tuple(hidden)
 
 
 def _is_moved(evidence: Evidence, found: Judgement, policy: Policy) -> bool:

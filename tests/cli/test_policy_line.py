@@ -70,6 +70,16 @@ def test_policy_that_hides_a_finding_says_so_in_the_verdict(drifted: Folder, pol
     assert "1 finding is switched off" in plain.verdict
 
 
+def test_policy_that_hides_a_part_of_a_finding_says_so(folder: Folder) -> None:
+    """Of three packages beyond the others' one is off, and the finding of the other two stays."""
+    (folder.path / OWN).unlink()
+    extra = {f"packages/distributions/{name}": {"version": "1"} for name in ("foo", "bar", "baz")}
+    write_snapshot(folder.path / "all.json", [node("n1"), node("n2"), node("n3", facts=extra)])
+    ended = compared(folder, "[paths]\n'packages/distributions/foo' = 'off'\n")
+    assert ["2 packages are extra"] == [each["message"] for each in ended.findings]
+    assert ["1 finding is switched off by the policy: EA216"] == stages(ended)["hidden"]
+
+
 def test_waiver_that_a_snapshot_uses_is_told(drifted: Folder) -> None:
     """Not only where nodes are compared."""
     odd = node("n1", USUAL._replace(launch="exec"), {"gpu/uvm": False})
