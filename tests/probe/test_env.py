@@ -61,6 +61,7 @@ def test_nccl_setting_is_told_once(make_node: MakeNode) -> None:
         "NCCL_HOSTID",
         "NCCL_DEBUG_FILE",
         "NCCL_TOPO_DUMP_FILE",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
         "CUDA_MPS_PIPE_DIRECTORY",
         "CUDA_CACHE_PATH",
         "TRITON_CACHE_DIR",
@@ -132,9 +133,7 @@ def test_nccl_conf_file_replaces_the_users_own(make_node: MakeNode) -> None:
 
 def test_nccl_file_is_read_as_nccl_reads_it(make_node: MakeNode) -> None:
     """No trimming, no comments after a value, the first of a name wins."""
-    text = (
-        "# NCCL_A=1\nNCCL_B=2 # two\n NCCL_C=3\nNCCL_D\nNCCL_E=\nNCCL_F=1=2\nNCCL_B=9\nOTHER=\nNCCL_G =\n"
-    )
+    text = "# NCCL_A=1\nNCCL_B=2 # two\n NCCL_C=3\nNCCL_D\nNCCL_E=\nNCCL_F=1=2\nNCCL_B=9\nOTHER=\nNCCL_G =\n"
     settings = read(make_node, {}, {"/etc/nccl.conf": text}).facts["nccl"]
     assert {"NCCL_B": "2 # two", "NCCL_E": "", "NCCL_F": "1=2"} == {
         name: one["value"] for name, one in settings.items()

@@ -54,6 +54,7 @@ _BY_NATURE = (
     "NCCL_COMM_ID",
     "*_DEBUG_FILE",
     "*_DUMP_FILE",
+    "*_TEMP_FILE",
     "*_LOGDEST_DBG",
     "CUDA_MPS_*",
     "*_CACHE_PATH",
