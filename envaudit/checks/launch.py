@@ -132,6 +132,9 @@ def _environment(environ: Mapping[str, str], cache: str) -> Dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": os.path.join(cache, "inductor"),
         "TRITON_CACHE_DIR": os.path.join(cache, "triton"),
     }
-    # oneDNN would take bf16 or TF32 for fp32, which is the user's choice and no fault of a device.
+    # oneDNN would take bf16 or TF32 for fp32, which is the user's choice and no fault of a device. So is
+    # NVIDIA's variable, which overrules what `precision.py` asks of torch.
     exact = {"ONEDNN_DEFAULT_FPMATH_MODE": "STRICT", "DNNL_DEFAULT_FPMATH_MODE": "STRICT"}
-    return {**wanted, **environ, **exact, "LC_ALL": "C", "LANGUAGE": "C"}
+    told = {**wanted, **environ, **exact, "LC_ALL": "C", "LANGUAGE": "C"}
+    told.pop("NVIDIA_TF32_OVERRIDE", None)
+    return told

@@ -14,6 +14,9 @@ then permuted alike:
 
 All integers are in [-k, k] (`tolerance.largest_k`): at row p_j of column j, B1 is s_j·|b|, so that
 s_j − s_j·|b| stays in the range as well.
+
+A sum of many leaves an operand few bits. *Select* has B1 = 0: each result is one element of A alone, of the
+operand's whole width, so that its last bit counts, and fp32 that is rounded to TF32 on the way shows.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from envaudit.checks.counterhash import derive, integers, permutation, words
 
 SPREAD = "spread"
 ADJACENT = "adjacent"
+SELECT = "select"
 
 
 class SelectProduct(NamedTuple):
@@ -35,7 +39,7 @@ class SelectProduct(NamedTuple):
         columns: N.
         k: the largest magnitude of an integer.
         exponents: rows of A and columns of B are scaled by ±2**e, |e| up to this; None: not at all.
-        order: SPREAD or ADJACENT.
+        order: SPREAD, ADJACENT or SELECT.
         seed: of the counter hash.
     """
 
@@ -64,6 +68,8 @@ def right(product: SelectProduct, device: Any, dtype: Any) -> Any:
 
     half = product.inner // 2
     k = product.k
+    if product.order == SELECT:
+        k = 0
     upper = integers((half, product.columns), k, derive(product.seed, "B"), device, dtype)
     place, sign = _selection(product, device)
     at = (place, torch.arange(product.columns, device=device))
@@ -102,7 +108,7 @@ def _order(product: SelectProduct, device: Any) -> Any:
     import torch
 
     half = product.inner // 2
-    if product.order == SPREAD:
+    if product.order != ADJACENT:
         return permutation(product.inner, derive(product.seed, "order"), device)
     pairs = permutation(half, derive(product.seed, "order"), device)
     return torch.stack([pairs, pairs + half], dim=1).reshape(-1)

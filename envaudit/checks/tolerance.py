@@ -101,6 +101,14 @@ def largest_adjacent_k(dtype: str, length: int) -> int:
     return min(k, own)
 
 
+def largest_selected_k(dtype: str) -> int:
+    """The largest k where each result is one operand times ±1, and everything else is times 0.
+
+    Every partial sum is 0 or that operand: all that is asked of it is to be one, |n| ≤ 2**p.
+    """
+    return 1 << PRECISIONS[dtype].operand_bits
+
+
 def largest_cancelling_k(dtype: str, length: int) -> int:
     """The largest k of a sum of `length` integers in [-2k, 2k] that come to one in [-k, k].
 

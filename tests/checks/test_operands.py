@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: nox -s checks")
 
 from envaudit.checks.bits import integer_view  # noqa: E402
-from envaudit.checks.operands import ADJACENT, SPREAD, SelectProduct, left, result, right  # noqa: E402
+from envaudit.checks.operands import ADJACENT, SELECT, SPREAD, SelectProduct, left, result, right  # noqa: E402
 
 
 def of(order: str, exponents: int | None = None, seed: int = 1) -> SelectProduct:
@@ -17,7 +17,7 @@ def of(order: str, exponents: int | None = None, seed: int = 1) -> SelectProduct
     return SelectProduct(6, 16, 5, 9, exponents, order, seed)
 
 
-@pytest.mark.parametrize("order", [SPREAD, ADJACENT])
+@pytest.mark.parametrize("order", [SPREAD, ADJACENT, SELECT])
 @pytest.mark.parametrize("seed", range(8))
 def test_product_of_the_integers_is_the_gather(order: str, seed: int) -> None:
     """Whose reference multiplies nothing."""
@@ -50,6 +50,12 @@ def test_adjacent_pairs_return_to_the_result_after_every_pair() -> None:
     sums = torch.cumsum(a[:, :, None] * b[None], dim=1)
     assert int(sums[:, 1::2].abs().max()) <= 9
     assert int(sums.abs().max()) <= 9 * 9 + 9
+
+
+def test_selecting_adds_nothing_to_one_element() -> None:
+    """One ±1 in each column, and zeros."""
+    b = right(of(SELECT), "cpu", torch.int64)
+    assert [1] * 5 == b.abs().sum(dim=0).tolist() == b.abs().amax(dim=0).tolist()
 
 
 def test_spread_sums_grow_large() -> None:

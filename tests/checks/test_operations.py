@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="needs torch: nox -s checks")
 from envaudit.checks import registry  # noqa: E402
 from envaudit.checks.device import DeviceFacts, facts_of  # noqa: E402
 from envaudit.checks.operations import NotRunnable, triton_kernels  # noqa: E402
-from envaudit.checks.outcome import ERROR, NOT_RUN, OK  # noqa: E402
+from envaudit.checks.outcome import ERROR, NOT_RUN, OK, WRONG  # noqa: E402
 from envaudit.checks.precision import full_precision  # noqa: E402
 from envaudit.checks.trial import Effort, attempt  # noqa: E402
 from tests.conftest import PACKAGE_HOME  # noqa: E402
@@ -137,6 +137,21 @@ def test_switches_of_torch_are_put_back() -> None:
         seen.append(switches())
     assert [(True, False, True), (False, False, False)] == seen
     assert before == switches()
+
+
+def test_fp32_that_is_rounded_on_the_way_to_a_product_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As TF32 rounds it, to 11 bits, and in its last bit; a sum of thousands has no operand so wide."""
+    real = torch.matmul
+    for lost_bits in (13, 1):
+
+        def rounding(a: Any, b: Any, lost_bits: int = lost_bits) -> Any:
+            kept = a.contiguous().view(torch.int32) & -(1 << lost_bits)
+            return real(kept.view(torch.float32), b)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "matmul", rounding)
+            found = {case.name: attempt(case, CPU, 3).status for case in registry.cases(CPU, ["gemm/fp32"])}
+        assert {"gemm/fp32/spread": OK, "gemm/fp32/adjacent": OK, "gemm/fp32/select": WRONG} == found
 
 
 def test_importing_the_checks_does_not_import_torch() -> None:

@@ -281,6 +281,19 @@ def test_plan_travels_as_json_whole() -> None:
     assert plan == Plan.from_json(json.loads(json.dumps(plan.to_json())))
 
 
+def test_variable_that_overrules_torch_about_tf32_is_kept_from_workers(
+    scripted: Supervise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else fp32 would be tried in TF32, or TF32 in fp32; what else the user has set stays."""
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", "all")
+    (run,) = scripted(
+        "say(device={'name': 'cpu', 'count': 0, 'set': [name for name in os.environ if 'NVIDIA' in name]})\n"
+        "cases()\nfor name in left: ok(name)\nsay(end=True)"
+    )
+    assert ["NVIDIA_VISIBLE_DEVICES"] == run.facts["set"]
+
+
 def test_workers_are_told_which_gpus_are_busy(scripted: Supervise) -> None:
     """For what they do between devices."""
     script = (

@@ -5,16 +5,26 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from envaudit.checks.device import CPU, CUDA, DeviceFacts
-from envaudit.checks.operands import ADJACENT, SPREAD, SelectProduct, left, result, right
+from envaudit.checks.operands import ADJACENT, SELECT, SPREAD, SelectProduct, left, result, right
 from envaudit.checks.operations import Case, NotRunnable, Prepared
 from envaudit.checks.precision import full_precision, need_units, need_wide_sums
-from envaudit.checks.tolerance import LARGEST_INT8_ON_CPU, PRECISIONS, largest_adjacent_k, largest_k
+from envaudit.checks.tolerance import (
+    LARGEST_INT8_ON_CPU,
+    PRECISIONS,
+    largest_adjacent_k,
+    largest_k,
+    largest_selected_k,
+)
 
 # Both operands row by row (n) or column by column (t) in memory: the letters of BLAS.
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
 # torch's names of the fp8 formats.
 _FLOAT8 = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
+
+# A sum of thousands leaves these operands few of their bits. int8's have all of them there, and fp64's would
+# have more than the counter hash gives.
+_WIDE = ("fp32", "tf32", "bf16", "fp16", *_FLOAT8)
 
 # M, K, N. On a GPU every multiprocessor gets several tiles and the product runs at nearly its full
 # rate; a CPU has seconds for all cases together.
@@ -43,7 +53,7 @@ class Multiplication(NamedTuple):
 
 
 def CASES(facts: DeviceFacts) -> List[Case]:  # noqa: N802
-    """Spread and adjacent in every dtype, and all layouts of the most used one."""
+    """Spread and adjacent in every dtype, select in those of wide operands, all layouts of the most used."""
     found = [
         product_case(
             f"gemm/{dtype}/{order}", Multiplication(dtype, _shape(dtype, order, facts), order, layout), facts
@@ -56,6 +66,9 @@ def CASES(facts: DeviceFacts) -> List[Case]:  # noqa: N802
     for layout in LAYOUTS[2:]:
         multiplication = Multiplication("bf16", shape, SPREAD, layout)
         found.append(product_case(f"gemm/bf16/spread-{layout}", multiplication, facts))
+    for dtype in _WIDE:
+        size = _CPU_FLOAT8_SHAPE if facts.kind == CPU and dtype in _FLOAT8 else shape
+        found.append(product_case(f"gemm/{dtype}/select", Multiplication(dtype, size, SELECT, "nn"), facts))
     return found
 
 
@@ -86,9 +99,8 @@ def _prepare(
     if multiplication.order == SPREAD:
         need_wide_sums(name, facts)
     rows, inner, columns = multiplication.shape
-    bound = largest_adjacent_k if multiplication.order == ADJACENT else largest_k
     exponents = PRECISIONS[name].exponents if scaled else 0
-    k = bound(name, inner)
+    k = _largest(name, multiplication.order, inner)
     if name == "int8" and facts.kind == CPU:
         k = min(k, LARGEST_INT8_ON_CPU)
     product = SelectProduct(rows, inner, columns, k, exponents or None, multiplication.order, seed)
@@ -101,6 +113,12 @@ def _prepare(
         expected=lambda where: (result(product, where, carrier).to(output),),
         flops=2 * rows * inner * columns,
     )
+
+
+def _largest(name: str, order: str, inner: int) -> int:
+    if order == SELECT:
+        return largest_selected_k(name)
+    return (largest_adjacent_k if order == ADJACENT else largest_k)(name, inner)
 
 
 def _dtypes(name: str, facts: DeviceFacts) -> Tuple[Any, Any, Any]:
