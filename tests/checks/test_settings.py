@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: nox -s checks")
 
 from envaudit.checks.device import facts_of  # noqa: E402
-from envaudit.checks.operands import ADJACENT, SPREAD  # noqa: E402
+from envaudit.checks.operands import ADJACENT, SELECT, SPREAD  # noqa: E402
 from envaudit.checks.operations import Case  # noqa: E402
 from envaudit.checks.operations.attention import Attention, attention_case  # noqa: E402
 from envaudit.checks.operations.convolution import Convolution, convolution_case  # noqa: E402
@@ -37,7 +37,7 @@ def product_of(random: Random) -> Case:
         )
     else:
         shape = (random.randint(1, 300), 2 * random.randint(16, 700), random.randint(1, 300))
-    order = random.choice([SPREAD, ADJACENT])
+    order = random.choice([SPREAD, ADJACENT, SELECT])
     multiplication = Multiplication(dtype, shape, order, random.choice(LAYOUTS))
     return product_case(f"gemm {multiplication}", multiplication, CPU)
 
