@@ -252,7 +252,8 @@ class _Fetch:
             except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
                 if attempt == attempts or not _may_pass(error):
                     raise self._failure(url, error) from None
-                self.stop.wait(0.2 * 2**attempt)
+                if self.stop.wait(0.2 * 2**attempt):
+                    raise Stopped from None
         raise AssertionError("a loop without an end")
 
     def _download(self, url: str, cached: str) -> str:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from envaudit.errors import InputError
-from envaudit.lock import fetch
-from envaudit.lock.opener import Opener
-from tests.lock.channel import LocalChannel, served
+from envaudit.errors import InputError, NeededError
+from envaudit.lock import fetch, opener
+from tests.lock.channel import WAIT, LocalChannel, served
 from tests.lock.locks import BASE, SMALL, lock_entry, small_lock, write_lock
 from tests.lock.network import Quiet, QuietServer, serving
 from tests.lock.workplace import Workplace
@@ -89,8 +88,23 @@ def test_fetch_of_an_answer_that_no_package_has_the_size_of_stops(
         url = f"http://127.0.0.1:{port}/{folder}/a-1-0.conda"
         file = fetch.Wanted("a-1-0.conda", (url,), "0" * 64, None)
         with pytest.raises(InputError, match="what comes has more than"):
-            fetch.fetch_all([file], str(tmp_path), opener=Opener())
+            fetch.fetch_all([file], str(tmp_path), opener=opener.Opener())
     assert [] == [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_fetch_that_failed_tries_no_other_file_again(
+    channels_root: Path, train_channel: LocalChannel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that hangs would keep the run for as many minutes as it has tries."""
+    monkeypatch.setattr(opener, "TIMEOUT_S", 2.0)
+    names = [f"{path.parent.name}/{path.name}" for path in sorted(train_channel.folder.glob("*/python-3*"))]
+    with served(channels_root, dict.fromkeys(names, WAIT)) as server:
+        urls = [f"{server.url}/train/{name}" for name in (*names, "linux-64/gone-1-0.conda")]
+        files = [fetch.Wanted(url.rpartition("/")[2], (url,), "0" * 64, None) for url in urls]
+        with pytest.raises(NeededError, match=r"gone-1-0[.]conda cannot be fetched"):
+            fetch.fetch_all(files, str(tmp_path), opener=opener.Opener(attempts=3))
+        server.faults.clear()
+    assert sorted(url.removeprefix(server.url) for url in urls) == sorted(server.requests)
 
 
 @pytest.mark.parametrize(
