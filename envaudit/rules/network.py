@@ -36,7 +36,7 @@ _WITH_HCA = (
     "network/interfaces/*/*/devices/**",
     "network/interfaces/*/mlx5_core",
     "network/modules/**",
-    "network/verbs",
+    "network/verbs*",
     "topology/gpus",
     "topology/nics",
     "topology/gdr",

@@ -61,14 +61,18 @@ def _verbs(fingerprint: Fingerprint) -> Iterator[Found]:
     severity="warning",
     title="verbs on some nodes only",
     why="Ranks with RDMA and ranks without do not find each other, or all fall back to sockets.",
-    of=("network/verbs",),
+    of=("network/verbs", "network/verbs_lacking"),
     when=lambda drift, policy: is_seen(drift),
     how_to_fix="On a host: 'modprobe ib_uverbs'; give the container /dev/infiniband, as the others have it.",
 )
 def verbs_differ(claim: Claim, policy: Policy) -> Iterator[Found]:
     """An error where InfiniBand is there and cannot be used."""
     hard = any(has_infiniband(one) for one in claimed(claim))
-    yield claim.found("/dev/infiniband is usable on some nodes only", severity="error" if hard else "")
+    if all(drift.path == "network/verbs_lacking" for drift in claim.drifts):
+        what = "the number of HCAs without verbs differs"
+    else:
+        what = "/dev/infiniband is usable on some nodes only"
+    yield claim.found(what, severity="error" if hard else "")
 
 
 @rule(

@@ -190,6 +190,17 @@ def test_twins_have_equal_facts_and_other_notes(fake_node: FakeNode, one: str, t
         pytest.fail("the twin is a copy")
 
 
+def test_adapter_without_verbs_beside_others_that_have_them_is_counted(
+    copy_of: Callable[[str], Node],
+) -> None:
+    """A container that was given eight devices of nine; on a whole node there is nothing to count."""
+    node = copy_of("healthy-h100")
+    assert "verbs_lacking" not in node.read().facts
+    (node.root / "dev/infiniband/uverbs5").unlink()
+    facts = node.read().facts
+    assert (True, 1) == (facts["verbs"], facts["verbs_lacking"])
+
+
 def test_pod_shows_its_one_virtual_interface(fake_node: FakeNode) -> None:
     """Without hardware in its namespace a pod still has an MTU, a prefix length and a selection."""
     answer = network.read(fake_node("pod-a"))

@@ -40,6 +40,13 @@ def test_verbs_that_were_not_seen_raise_nothing() -> None:
     assert [] == told([with_facts(node_of("slurm-a"), ("network/verbs", False), ("network/hcas", {}))])
 
 
+def test_verbs_of_fewer_adapters_on_one_node_are_one_error() -> None:
+    """A container that was given one of two devices."""
+    (finding,) = findings(odd_of("slurm-a", ("network/verbs_lacking", 1)))
+    assert ("EA431", "error", ("n3",)) == (finding.rule, finding.severity, finding.nodes)
+    assert "the number of HCAs without verbs differs" == finding.message
+
+
 def test_verbs_on_some_nodes_only_is_one_error() -> None:
     """The difference is told, not the node as well."""
     assert [("EA431", "error", ("n3",))] == told(odd_of("slurm-a", ("network/verbs", False)))

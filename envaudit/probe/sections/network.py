@@ -13,6 +13,7 @@ Facts:
                 Ethernet active_mtu in bytes, and state where it is not active
     verbs       with HCAs, whether /dev/infiniband has a uverbs device: a container that was not given
                 one sees the cards and cannot use them
+    verbs_lacking   how many HCAs have none where others have; only there if any
     modules     version of the kernel modules behind all these, null for those the kernel brings
     ofed        "MLNX_OFED_LINUX-23.10-1.1.9.0" or "OFED-internal-24.10-0.7.0" (DOCA), or null
     selection   what the settings resolve to here; see `selected`
@@ -51,10 +52,13 @@ def read(context: Context) -> Answer:
     if not (counted or ports or links.unseen) and set(links.names) <= {"lo"}:
         return Answer("absent", {})
     selection, chosen, errors = selected.selection(context, links, ports)
+    verbs = _verbs(context)
+    lacking = len({port.hca for port in ports}) - verbs
     facts = {
         "interfaces": None if links.unseen else interfaces.multiset(links, counted),
         "hcas": None if links.unseen and not ports else infiniband.groups(ports),
-        "verbs": _has_verbs(context) if ports else None,
+        "verbs": verbs > 0 if ports else None,
+        **({"verbs_lacking": lacking} if verbs and lacking > 0 else {}),
         "modules": _modules(context, counted, ports),
         "ofed": _ofed(context),
         "selection": selection,
@@ -112,11 +116,12 @@ def _gateway(context: Context) -> Optional[str]:
     return None
 
 
-def _has_verbs(context: Context) -> bool:
+def _verbs(context: Context) -> int:
+    """The number of uverbs devices, one for each HCA that may be used."""
     try:
-        return any(name.startswith("uverbs") for name in context.list_dir("/dev/infiniband"))
+        return sum(name.startswith("uverbs") for name in context.list_dir("/dev/infiniband"))
     except OSError:
-        return False
+        return 0
 
 
 def _modules(context: Context, counted: Sequence[Interface], ports: Sequence[Port]) -> Dict[str, Any]:
