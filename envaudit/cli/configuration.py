@@ -10,10 +10,13 @@ from __future__ import annotations
 import argparse
 import os
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from envaudit.cli import trusted
 from envaudit.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from envaudit.cli.configurationkeys import PolicyFile
 
 FILE_NAME = "envaudit.toml"
 EXECUTING_KEYS = ("command", "python", "interpreters", "ssh-config")
@@ -59,20 +62,6 @@ class Lock(NamedTuple):
     channel_priority: Optional[str] = None
 
 
-class PolicyFile(NamedTuple):
-    """A file that says how a run is judged.
-
-    Attributes:
-        path: where it was found.
-        table: its tables, without faults.
-        sha256: of its bytes as they were read, hexadecimal.
-    """
-
-    path: str
-    table: Mapping[str, Any]
-    sha256: str
-
-
 class Configuration(NamedTuple):
     """What the files say, later files over earlier ones.
 
@@ -114,9 +103,9 @@ def load(named: Optional[str], start: str, policy: Optional[str] = None) -> Conf
     named_policy = [_file(policy, read_bytes(policy))] if policy is not None else []
     if not files and not named_policy:
         return Configuration()
-    from envaudit.cli.configurationkeys import check_keys, has_policy
+    from envaudit.cli.configurationkeys import has_policy
 
-    check_keys((file.path, file.table) for file in (*files, *named_policy))
+    _check((*files, *named_policy))
     judging = named_policy or [file for file in files if has_policy(file.table) or "gate" in file.table]
     merged_nodes: Dict[str, Any] = {}
     merged_gate: Dict[str, Any] = {}
@@ -165,8 +154,30 @@ def _files(named: Optional[str], start: str) -> List[PolicyFile]:
     return files
 
 
+def _check(files: Iterable[PolicyFile]) -> None:
+    """Refuse files with faults, all of them in one message."""
+    from envaudit.cli.configurationkeys import faults_of, has_policy
+
+    faults: List[str] = []
+    for path, table, _ in files:
+        faults += [f"{path}: {fault}" for fault in faults_of(table)]
+        if has_policy(table):
+            from envaudit.cli import policyfile  # all rules are imported to read it
+
+            faults += [f"{path}: {each.key}: {each.text}" for each in policyfile.faults(table)]
+    if faults:
+        from envaudit.model.printing import printable
+
+        # A key of a repository under test may hold a line of its own, such as a command to a CI runner.
+        faults = list(map(printable, faults))
+        count = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
+        raise UsageError("\n".join([f"{count} in the configuration:", *faults]))
+
+
 def _file(path: str, data: bytes) -> PolicyFile:
     import hashlib  # 2 ms, where there is a file
+
+    from envaudit.cli.configurationkeys import PolicyFile
 
     return PolicyFile(path, parse_table(path, data), hashlib.sha256(data).hexdigest())
 

@@ -1,10 +1,9 @@
-"""The keys of `envaudit.toml`, and what is wrong with a file: every fault with its key path, all at once."""
+"""The keys of `envaudit.toml`, and what is wrong with a file: every fault with its key path."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
 
-from envaudit.errors import UsageError
 from envaudit.model.codec import SECTION_SCHEMAS
 from envaudit.model.finding import THRESHOLDS
 
@@ -12,6 +11,21 @@ TRANSPORTS = ("ssh", "exec", "local")
 PRIORITIES = ("strict", "flexible", "disabled")
 
 _MAX_FOLDERS = 64
+
+
+class PolicyFile(NamedTuple):
+    """A file that says how a run is judged.
+
+    Attributes:
+        path: where it was found.
+        table: its tables, without faults.
+        sha256: of its bytes as they were read, hexadecimal.
+    """
+
+    path: str
+    table: Mapping[str, Any]
+    sha256: str
+
 
 # Key to (accepted type, what the message says, extra check giving a complaint or nothing).
 _NODES_KEYS: Dict[str, Tuple[Any, str]] = {
@@ -48,25 +62,6 @@ _POLICY_TABLES = ("rules", "paths", "waivers", "roles")
 _POLICY_KEYS = ("profile", "must-match", "prolog")
 
 
-def check_keys(files: Iterable[Tuple[str, Mapping[str, Any]]]) -> None:
-    """Refuse files with faults.
-
-    Args:
-        files: the path of each, and its tables.
-
-    Raises:
-        UsageError: all faults of all files, in one message.
-    """
-    faults = [fault for path, table in files for fault in _faults(path, table)]
-    if faults:
-        from envaudit.model.printing import printable
-
-        # A key of a repository under test may hold a line of its own, such as a command to a CI runner.
-        faults = list(map(printable, faults))
-        count = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
-        raise UsageError("\n".join([f"{count} in the configuration:", *faults]))
-
-
 def has_policy(table: Mapping[str, Any]) -> bool:
     """Whether a file says how a run is judged in tables or keys that `policyfile` reads."""
     gate = table.get("gate")
@@ -84,29 +79,19 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f", did you mean '{close[0]}'?" if close else f", known are {', '.join(names)}"
 
 
-def _faults(path: str, table: Mapping[str, Any]) -> List[str]:
-    """Every fault of a file as `path: key: expected ..., got ...`."""
-    faults: List[str] = []
+def faults_of(table: Mapping[str, Any]) -> Iterator[str]:
+    """Every fault of a file's tables but those of its policy, `nodes.timeout: expected ..., got ...`."""
     for name, value in table.items():
         keys = _TABLES.get(name)
         if name in _POLICY_TABLES:
             continue
         if keys is None:
-            known = (*_TABLES, *_POLICY_TABLES)
-            faults.append(f"{path}: {name}: unknown table{nearest(name, known)}")
+            yield f"{name}: unknown table{nearest(name, (*_TABLES, *_POLICY_TABLES))}"
         elif not isinstance(value, dict):
-            faults.append(f"{path}: {name}: expected a table, got {type(value).__name__}")
+            yield f"{name}: expected a table, got {type(value).__name__}"
         else:
-            faults += [
-                f"{path}: {name}.{key}: {complaint}"
-                for key, item in value.items()
-                for complaint in _complaints(keys, key, item)
-            ]
-    if has_policy(table):
-        from envaudit.cli import policyfile  # all rules are imported to read it
-
-        faults += [f"{path}: {complaint.key}: {complaint.text}" for complaint in policyfile.faults(table)]
-    return faults
+            for key, item in value.items():
+                yield from (f"{name}.{key}: {complaint}" for complaint in _complaints(keys, key, item))
 
 
 def _complaints(keys: Mapping[str, Tuple[Any, str]], key: str, value: Any) -> List[str]:

@@ -9,19 +9,16 @@ import datetime
 import difflib
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from envaudit.cli import references
-from envaudit.cli.configurationkeys import nearest
+from envaudit.cli.configurationkeys import PolicyFile, nearest
 from envaudit.errors import EnvauditError
 from envaudit.model.codec import SECTION_SCHEMAS
 from envaudit.model.pathpattern import PathPattern
 from envaudit.probe.registry import section_names
 from envaudit.rules import Rule, all_rules
 from envaudit.rules.policy import LEVELS, MUST_MATCH, PROFILES, Policy, Waiver
-
-if TYPE_CHECKING:
-    from envaudit.cli.configuration import PolicyFile
 
 # In `must-match`, stands for the packages that envaudit has there by itself.
 DEFAULT_PACKAGES = "default"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envaudit.cli.configuration import PolicyFile
+from envaudit.cli.configurationkeys import PolicyFile
 
 _NAMED = 4
 _DIGEST_CHARACTERS = 12
