@@ -106,7 +106,8 @@ class _Reader:
                 )
             else:
                 message = f"'{shown(key.text)}' is no key of an environment file"
-                self.complaints.at("key", message, key, _nearest(key.text, KEYS), fatal=False)
+                advice = _PIP_ADVICE if key.text == "pip" else _nearest(key.text, KEYS)
+                self.complaints.at("key", message, key, advice, fatal=False)
         if "dependencies" not in first:
             place = Located("", 1, 1, self.path)
             is_lock = "metadata" in first and "package" in first
@@ -190,6 +191,7 @@ class _Reader:
 
 _EMPTY_ADVICE = "An environment file has 'channels:' and 'dependencies:', each a list."
 _LOCK_ADVICE = "This is a lock: name the file that it was made from, or see 'envaudit lock --check'."
+_PIP_ADVICE = "Its lines are read below 'dependencies:' alone, as '- pip:'."
 _KEYS_ADVICE = "It begins with keys at the left margin: name, channels, dependencies."
 
 

@@ -151,6 +151,12 @@ def test_project_file_is_told_for_what_it_is(tmp_path: Path) -> None:
     )
 
 
+def test_pip_section_beside_the_dependencies_is_told_where_it_belongs(tmp_path: Path) -> None:
+    """Its lines are passed over without a word by conda, and by the lock."""
+    (fault,) = written(tmp_path, "channels: [c]\ndependencies: [a]\npip: [torch]\n").faults
+    assert ("key", True) == (fault.kind, "below 'dependencies:'" in fault.next_step)
+
+
 def test_template_marks_in_a_comment_are_no_fault(tmp_path: Path) -> None:
     """Only what YAML sees counts."""
     assert [] == faults_of(written(tmp_path, HEAD + "  - a  # {{ version }}\n# {% if %}\n"))
