@@ -131,7 +131,7 @@ _MAX_WHY_CHARACTERS = 300
 _SIGNALLED = 128
 
 
-def printable(text: str, limit: int = _MAX_WHY_CHARACTERS) -> str:
+def one_line(text: str, limit: int = _MAX_WHY_CHARACTERS) -> str:
     """A node's words on one line: without terminal controls, at most `limit` characters."""
     line = " ".join(_CONTROL.sub(" ", text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
@@ -140,7 +140,7 @@ def printable(text: str, limit: int = _MAX_WHY_CHARACTERS) -> str:
 def last_words(complaint: str) -> str:
     """The last line of a complaint that says something."""
     lines = [line for line in complaint.splitlines() if line.strip()]
-    return printable(lines[-1]) if lines else ""
+    return one_line(lines[-1]) if lines else ""
 
 
 def of_end(ended: Ended) -> Missing:
@@ -157,9 +157,9 @@ def of_end(ended: Ended) -> Missing:
         match = re.search(pattern, complaint)
         if match:
             facts = ended._asdict()
-            group = printable(match[1] or "", 100) if match.lastindex else ""
+            group = one_line(match[1] or "", 100) if match.lastindex else ""
             return Missing(kind, *(part.format("", group, **facts) for part in (why, next_step)))
-    words = last_words(complaint) or printable(ended.last_line)
+    words = last_words(complaint) or one_line(ended.last_line)
     tail = f": {words}" if words else ", without saying why"
     try_it = f"Check that '{ended.trial}' works."
     if ended.rc == boot.CUT_OFF and not words:
@@ -186,7 +186,7 @@ def of_end(ended: Ended) -> Missing:
 
 def of_stop(word: str, text: str, python: str) -> Missing:
     """The cause as BOOT's last line tells it."""
-    text = printable(text, 120)
+    text = one_line(text, 120)
     if word == "python":
         return Missing(
             "unreachable",

@@ -195,17 +195,17 @@ class Conversation(Listener):
                 if key in said:
                     expect(said[key], str, f"{where}.{key}")
             if "refused" in said:
-                self.refused = causes.printable(said["refused"], 500)
+                self.refused = causes.one_line(said["refused"], 500)
                 why = f"the probe refused to run: {self.refused}"
                 return Missing("crashed", why, "Mend that, or choose another interpreter with --python.")
             if "crashed" in said:
-                why = f"the probe failed: {causes.printable(said['crashed'])}"
+                why = f"the probe failed: {causes.one_line(said['crashed'])}"
                 return Missing("crashed", why, "Please report this.")
             return fingerprint_of_answer(
                 said.get("answer"), node=self.target.node, source="probe", where=where
             )
         except InputError as error:
-            why = causes.printable(f"{error.where}: {error.what}" + (f" ({error.why})" if error.why else ""))
+            why = causes.one_line(f"{error.where}: {error.what}" + (f" ({error.why})" if error.why else ""))
             if error.what.startswith("schema "):
                 return Missing(
                     "corrupt", f"an answer from another version of envaudit: {why}", error.next_step
@@ -228,7 +228,7 @@ class Conversation(Listener):
     def _corrupt(self, why: str) -> Missing:
         return Missing(
             "corrupt",
-            f"{causes.printable(why)} ({self._transport.words})",
+            f"{causes.one_line(why)} ({self._transport.words})",
             f"See what '{self._transport.trial(self.target)}' prints.",
         )
 

@@ -163,7 +163,7 @@ def _run_through_tree(
         except (RouteResolvingError, WorkerError) as error:
             cause = Missing(
                 "unreachable",
-                f"no way through the tree of gateways: {causes.printable(str(error))}",
+                f"no way through the tree of gateways: {causes.one_line(str(error))}",
                 "Check topology.conf, and that its gateways run Python with ClusterShell.",
             )
             for talk in group:

@@ -22,7 +22,7 @@ from dataclasses import replace
 from envaudit.model.fingerprint import Fingerprint, Snapshot
 from envaudit.model.section import Section
 from envaudit.probe.stamp import LEAD, LEFT, NOTE, OPTION, WAIT
-from envaudit.transport.causes import printable
+from envaudit.transport.causes import one_line
 from envaudit.transport.interface import Request
 
 # Source, path and stamp of an environment as a node sees it.
@@ -113,7 +113,7 @@ class Sharing:
         """All nodes with the sections that they, or their readers, have read."""
         by_node = self._snapshot.by_node
         for (seen, name), nodes in self._waiting.items():
-            tried = [f"{node} ({printable(why)})" for node, why in self._tried.get((seen, name), {}).items()]
+            tried = [f"{node} ({one_line(why)})" for node, why in self._tried.get((seen, name), {}).items()]
             why = f"not read: left to a node of the same shared environment; asked were {', '.join(tried)}"
             for node in nodes:
                 section = by_node[node].sections[name]

@@ -16,7 +16,7 @@ from ClusterShell.Task import Task
 from ClusterShell.Topology import TopologyError
 
 from envaudit.model.fingerprint import Missing
-from envaudit.transport.causes import printable
+from envaudit.transport.causes import one_line
 from envaudit.transport.conversation import Conversation
 from envaudit.transport.engine import Listener
 
@@ -62,7 +62,7 @@ class Relay(Listener):
         if talk is not None:
             talk.take(msg + b"\n", is_stderr=sname == worker.SNAME_STDERR)
         elif msg.strip():
-            self._gateway_words = printable(msg[:512].decode("utf-8", "replace"))
+            self._gateway_words = one_line(msg[:512].decode("utf-8", "replace"))
 
     def ev_hup(self, worker: Any, node: Any, rc: int | None) -> None:
         """A node's command has ended, or its gateway has (EX_PROTOCOL)."""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envaudit.model.fingerprint import MISSING_KINDS
-from envaudit.transport.causes import Ended, of_end, of_stop, of_timeout, printable
+from envaudit.transport.causes import Ended, of_end, of_stop, of_timeout, one_line
 
 
 def ended(complaint: str = "", rc: int | None = 255, **changes: Any) -> Ended:
@@ -239,6 +239,6 @@ def test_of_end_any_words_make_a_kind_and_one_clean_line(
         ("x" * 400, "x" * 299 + "…"),
     ],
 )
-def test_printable_text_of_a_node_is_one_plain_line(text: str, expected: str) -> None:
+def test_text_of_a_node_is_one_plain_line(text: str, expected: str) -> None:
     """Colours, line ends and bidi controls are gone, and length is bounded."""
-    assert expected == printable(text)
+    assert expected == one_line(text)
