@@ -154,6 +154,29 @@ def test_fp32_that_is_rounded_on_the_way_to_a_product_is_seen(monkeypatch: pytes
         assert {"gemm/fp32/spread": OK, "gemm/fp32/adjacent": OK, "gemm/fp32/select": WRONG} == found
 
 
+@pytest.mark.parametrize("kept", ["all", "one too many", "one too few"])
+def test_causal_mask_that_is_not_kept_is_seen(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies behind it would be selected as well."""
+    attend = getattr(torch.nn.functional, "scaled_dot_product_attention", None)
+    if attend is None:
+        pytest.skip("needs torch 2.0: scaled_dot_product_attention")
+    diagonal = {"all": 10**6, "one too many": 1, "one too few": -1}[kept]
+
+    def masked(query: Any, key: Any, value: Any, is_causal: bool) -> Any:
+        side = query.shape[2]
+        mask = torch.ones(side, side).tril(diagonal if is_causal else 10**6).bool()
+        mask[0, 0] = True
+        return attend(query, key, value, attn_mask=mask)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", masked)
+    found = {case.name: attempt(case, CPU, 3).status for case in registry.cases(CPU, ["attention/fp32"])}
+    assert {
+        "attention/fp32/fused": OK,
+        "attention/fp32/causal": WRONG,
+        "attention/fp32/explicit": OK,
+    } == found
+
+
 def test_importing_the_checks_does_not_import_torch() -> None:
     """Every module but the one that is Triton's source."""
     program = (

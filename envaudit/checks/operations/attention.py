@@ -3,6 +3,9 @@
 Keys are codes of two parts: key j has a 1 in dimension j div D/2 of the first half and one in dimension
 j mod D/2 of the second, which makes (D/2)² different keys of D dimensions. The query that selects it is 0
 there and −L everywhere else; `tolerance.attention_penalty` says why its softmax is exact.
+
+Under a causal mask keys come twice, where there is room: a query selects one whose double lies behind the
+mask, with another value, and a mask that lets it through halves the weight.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from envaudit.checks.tolerance import PRECISIONS, attention_penalty
 
 
 class Attention(NamedTuple):
-    """One attention: as many queries as keys, at most (head_dim / 2)²."""
+    """One attention: as many queries as keys, of which at most (head_dim / 2)² are different."""
 
     batch: int
     heads: int
@@ -25,6 +28,11 @@ class Attention(NamedTuple):
     head_dim: int
     fused: bool
     causal: bool = False
+
+    @property
+    def different_keys(self) -> int:
+        """After so many keys they begin again; the last query, which sees all, finds one that is single."""
+        return self.length // 2 + 1 if self.causal else self.length
 
 
 _VARIANTS: Dict[str, Dict[str, bool]] = {
@@ -108,14 +116,15 @@ def _codes(attention: Attention, kind: Any, device: Any) -> Any:
 
     half = attention.head_dim // 2
     place = torch.arange(attention.length, device=device)
+    number = torch.remainder(place, attention.different_keys)
     code = torch.zeros(attention.length, attention.head_dim, dtype=kind, device=device)
-    code[place, torch.div(place, half, rounding_mode="floor")] = 1
-    code[place, half + torch.remainder(place, half)] = 1
+    code[place, torch.div(number, half, rounding_mode="floor")] = 1
+    code[place, half + torch.remainder(number, half)] = 1
     return code
 
 
 def _selected(attention: Attention, seed: int, device: Any) -> Any:
-    # The key that each query selects; under a causal mask one that is not after it.
+    # The key that each query selects; under a causal mask one that is not after it, and whose double is.
     import torch
 
     shape = (attention.batch, attention.heads, attention.length)
@@ -123,7 +132,10 @@ def _selected(attention: Attention, seed: int, device: Any) -> Any:
     word = (words(count, derive(seed, "selected"), device) >> 1).reshape(shape)
     if not attention.causal:
         return torch.remainder(word, attention.length)
-    return torch.remainder(word, torch.arange(1, attention.length + 1, device=device))
+    query = torch.arange(attention.length, device=device)
+    first = (query - attention.different_keys + 1).clamp_min(0)
+    last = query.clamp_max(attention.different_keys - 1)
+    return first + torch.remainder(word, last - first + 1)
 
 
 def _values(attention: Attention, dtype: str, seed: int, device: Any, kind: Any) -> Any:
