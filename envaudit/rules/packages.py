@@ -96,7 +96,7 @@ def python_minor_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     why="The standard library differs in details: hashing, pickling and asyncio have changed in patches.",
     of=("python/version",),
     follows=("python/**", "conda/packages/python"),
-    order=21,
+    order=22,
     compared="by all its parts",
     how_to_fix="Pin Python to its patch in environment.yml, lock, and install again.",
 )
@@ -262,6 +262,8 @@ def hash_seed_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     why="Python runs such files before anything else, in every process: they may change whatever follows.",
     of=("packages/pth/**", "python/customized/**"),
     follows=("python/path_outside_prefix",),
+    # Another minor version may bring its own; a patch does not.
+    order=21,
     how_to_fix="Read them on these nodes, in site-packages; then remove them, or install them on all.",
 )
 def start_file_differs(claim: Claim, policy: Policy) -> Iterator[Found]:

@@ -398,6 +398,15 @@ def test_start_up_file_of_one_node_is_told_by_its_name(
     assert ("c",) == finding.nodes
 
 
+def test_start_file_of_a_node_with_another_patch_of_python_is_told_beside_it() -> None:
+    """A patch brings no sitecustomize: whoever accepts the one has not accepted the other."""
+    usual = {"version": "3.11.8", "asked": "python3", "customized": {}}
+    odd = {**usual, "version": "3.11.9", "customized": {"sitecustomize": "a1"}}
+    nodes = [training_node(name, python=odd if name == "c" else usual) for name in ("a", "b", "c")]
+    found = judge(Evidence(tuple(nodes), drifts=compare(nodes)), Policy(levels={"EA212": "off"}))
+    assert [("EA219", ("c",))] == [(one.rule, one.nodes) for one in found if one.severity != "incomplete"]
+
+
 def test_start_up_file_takes_the_folders_along_that_it_may_have_added() -> None:
     """Its code says which; a file that only names folders is none."""
     nodes = [
