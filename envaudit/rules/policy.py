@@ -165,7 +165,7 @@ class Policy:
             if waiver.path is not None
             and waiver.rule in rule_ids
             and waiver.path.matches(drift.path)
-            and not (waiver.nodes and set(waiver.nodes).isdisjoint(drift.outliers))
+            and not (waiver.nodes and set(drift.outliers).isdisjoint(waiver.nodes))
         )
 
     def level_of_path(self, path: str) -> Optional[str]:
