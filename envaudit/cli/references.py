@@ -20,6 +20,8 @@ PATH_ENDINGS = (".json", ".json.gz", ".yml", ".yaml", ".toml", ".txt", ".xml", "
 
 _MAX_NODES = 1_000_000
 _MAX_DIGITS = 18
+# Each may be a process: these take seconds.
+_MAX_GROUPS = 4096
 _STEP = re.compile(r"(?<=\d)-\d+/\d+(?=[],])")
 _NODE_NAME = "It is letters, digits, '.', '_', ':' and '-', and begins with a letter, a digit or '_'."
 _SSH_USER = "The user of a node is User in your ssh configuration; NODE@TAG is no live node."
@@ -141,6 +143,7 @@ class _Groups:
 
     def __init__(self, resolver: Any) -> None:
         self._resolver = resolver
+        self._asked = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._resolver, name)
@@ -149,8 +152,11 @@ class _Groups:
         """The nodes of a group, as the resolver tells them.
 
         Raises:
-            UsageError: the name could be more than a word to a shell.
+            UsageError: the name could be more than a word to a shell, or there are too many of them.
         """
+        self._asked += 1
+        if self._asked > _MAX_GROUPS:
+            raise UsageError(f"more than {_MAX_GROUPS} groups are named in one node set")
         if not _GROUP.match(group):
             raise UsageError(
                 f"{group[:80]!r} is not the name of a group",

@@ -139,6 +139,22 @@ def test_name_of_a_group_is_never_more_than_a_word_to_a_shell(
     assert not (tmp_path / "made").exists()
 
 
+def test_more_groups_than_anybody_has_are_not_all_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A range of groups in a repository's configuration would start a process for each."""
+    monkeypatch.setattr("envaudit.cli.references._MAX_GROUPS", 3)
+    source = UpcallGroupSource("default", f"echo n1; echo >> {tmp_path / 'asked'}")
+    before = NodeSet.std_group_resolver()
+    NodeSet.set_std_group_resolver(GroupResolver(default_source=source))
+    try:
+        with pytest.raises(UsageError, match="more than 3 groups"):
+            expand("@rack[1-900000]")
+    finally:
+        NodeSet.set_std_group_resolver(before)
+    assert 3 == len((tmp_path / "asked").read_text().splitlines())
+
+
 @pytest.mark.parametrize("text", ["x[1-2]310102026-11-30", "@gpu,x[1-2]310102026-11-30"])
 def test_range_that_clustershell_cannot_hold_is_a_usage_error(text: str) -> None:
     """Digits beside brackets multiply the range."""
