@@ -84,6 +84,10 @@ class Waiver:
     nodes: Tuple[str, ...] = ()
     where: str = ""
 
+    def names(self, node: str) -> bool:
+        """Whether it is for this node, `n2`, or for what is stored of it, `n2@good`."""
+        return not self.nodes or node.partition("@")[0] in self.nodes
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -165,7 +169,7 @@ class Policy:
             if waiver.path is not None
             and waiver.rule in rule_ids
             and waiver.path.matches(drift.path)
-            and not (waiver.nodes and set(drift.outliers).isdisjoint(waiver.nodes))
+            and any(map(waiver.names, drift.outliers))
         )
 
     def level_of_path(self, path: str) -> Optional[str]:

@@ -28,7 +28,8 @@ class Waived(NamedTuple):
 )
 def expired_waiver(evidence: Evidence, policy: Policy) -> Iterator[Found]:
     """A waiver whose last day is over, whether or not it would still match."""
-    judged = {each.node for each in evidence.fingerprints}.union(evidence.missing)
+    known = [*(each.node for each in evidence.fingerprints), *evidence.missing]
+    judged = {node.partition("@")[0] for node in known}
     for waiver in policy.waivers:
         if is_expired(waiver, policy):
             yield Found(
@@ -91,7 +92,7 @@ def unused(policy: Policy, waived: Iterable[Waived], judged: Iterable[str]) -> T
         for waiver in policy.waivers
         if any(waiver is each.waiver or _nodes_hit(waiver, each.finding) is not None for each in taken)
     }
-    nodes: Set[str] = set(judged)
+    nodes: Set[str] = {node.partition("@")[0] for node in judged}
     return tuple(
         waiver
         for waiver in policy.waivers
@@ -107,7 +108,7 @@ def _nodes_hit(waiver: Waiver, finding: Finding) -> Optional[Tuple[str, ...]]:
         return None
     if not waiver.nodes:
         return finding.nodes
-    return tuple(node for node in finding.nodes if node in waiver.nodes) or None
+    return tuple(node for node in finding.nodes if waiver.names(node)) or None
 
 
 def _covers(waiver: Waiver, finding: Finding) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, List, Tuple
 
 import pytest
@@ -53,6 +54,14 @@ def test_waiver_of_one_node_leaves_the_other() -> None:
     found = judged(waiver(nodes=("node07",)))
     assert [("EA214", ("node08",))] == brief(found)
     assert [("node07",)] == [each.finding.nodes for each in found.waived]
+
+
+def test_waiver_of_a_node_holds_for_what_is_stored_of_it() -> None:
+    """Two times of the same nodes stand beside each other under labels."""
+    labelled = [replace(one, node=f"{one.node}@good") for one in NODES]
+    policy = Policy(waivers=(waiver(nodes=("node07",)), waiver(nodes=("node01",))), today=TODAY, full=True)
+    found = judgement(Evidence(tuple(labelled), drifts=compare(labelled)), policy)
+    assert [("EA214", ("node08@good",)), ("EA911", ("node01",))] == brief(found)
 
 
 def test_two_waivers_together_take_a_finding_out() -> None:
