@@ -23,6 +23,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from envaudit._version import __version__
 from envaudit.checks.collectives.asked import Asked
+from envaudit.checks.collectives.ending import DONE, NOT_TESTED
 from envaudit.checks.collectives.hello import SECTIONS, hello_of
 from envaudit.checks.collectives.layout import Layout
 from envaudit.checks.collectives.section import answer_of
@@ -38,7 +39,7 @@ from envaudit.cli.aside import Aside
 from envaudit.cli.checkoptions import CheckAsk
 from envaudit.cli.output import check_output_options, emit
 from envaudit.cli.seat import InBand, end_with_launcher, layout_in
-from envaudit.cli.stepnodes import nodes_by_index
+from envaudit.cli.stepnodes import missing_of, nodes_by_index
 from envaudit.control.client import Client
 from envaudit.control.hub import Event, Hub
 from envaudit.control.tokens import token_of
@@ -57,6 +58,7 @@ _TICK_S = 0.1
 # How long members may take to say what they found, and to say that they have the code.
 _SAYING_S = 30.0
 _LEAVING_S = 5.0
+_UNSAID = "it did not say what it found"
 # Beyond the budget of the kernels: the interpreter's start and torch's.
 _AROUND_S = 30
 
@@ -84,7 +86,7 @@ class _Part:
         self.place = place
         self.began = began
         self.code: Optional[int] = None
-        self._heard: queue.Queue[Dict[int, Any]] = queue.Queue()
+        self._heard: queue.Queue[Tuple[Dict[int, Any], Dict[str, Missing]]] = queue.Queue()
         self._judged: queue.Queue[int] = queue.Queue()
 
     def run(self) -> int:
@@ -156,23 +158,25 @@ class _Part:
         ends = time.monotonic() + _SAYING_S + asked.kernels_s + asked.limits.stall_s
         while self.code is None and time.monotonic() < ends:
             if self.place.prints:
-                self._judge()
+                self._judge(said.result["ended"]["kind"])
             for kind, body in client.poll(_TICK_S):
                 if kind == END:
                     self.code = int(body["code"])
                     client.send(BYE, {})
             client.beat()
 
-    def _judge(self) -> None:
-        """In the first process: once the hub has heard all, report, and let the hub tell the code."""
+    def _judge(self, kind: str) -> None:
+        """In the first process, after a run of this end: report what the hub heard, and have it tell the code."""
         try:
-            heard = self._heard.get_nowait()
+            heard, gone = self._heard.get_nowait()
         except queue.Empty:
             return
         try:
             from envaudit.cli.check import report_of
 
-            report = report_of(_snapshot(heard), self.options, self.ask, self.began)
+            # Where the run did not come to its end, that tells of whoever is missing.
+            gone = gone if kind in (DONE, NOT_TESTED) else {}
+            report = report_of(_snapshot(heard, gone), self.options, self.ask, self.began)
             emit(report, self.options)
             self._judged.put(report.verdict.exit_code)
         except EnvauditError as error:
@@ -184,7 +188,7 @@ class _Part:
         heard: Dict[int, Any] = {}
         silence_s = self.ask.limits.stall_s
         _listen(hub, SAID, heard, _SAYING_S + self.ask.plan.budget_s + _AROUND_S, waiting, silence_s)
-        self._heard.put(heard)
+        self._heard.put((heard, self._gone(hub, heard)))
         code = None
         while code is None:
             hub.poll(_TICK_S)
@@ -194,6 +198,21 @@ class _Part:
                 continue
         hub.broadcast(END, {"code": code})
         _listen(hub, BYE, {}, _LEAVING_S, [], silence_s)
+
+    def _gone(self, hub: Hub, heard: Mapping[int, Any]) -> Dict[str, Missing]:
+        """Those who never came, and those who came and said nothing: what they would have said is no pass."""
+        place = self.place
+        came = {index: member.node for index, member in hub.members.items()}
+        absent = [index for index in range(hub.expected) if index not in came]
+        where = f"{place.host}:{place.port} in {self.ask.limits.join_s:g} s"
+        gone = missing_of(absent, nodes_by_index(place, os.environ, came), came, where)
+        for index in sorted(set(came) - set(heard)):
+            left = hub.members[index].left
+            why = Missing("crashed", f"its process has gone: {left}") if left else Missing("timeout", _UNSAID)
+            of_others = {node for other, node in came.items() if other != index}
+            named = NODE_NAME.match(came[index]) and came[index] not in of_others
+            gone[came[index] if named else f"rank{index}"] = why
+        return gone
 
     def _without_verdict(self, ended: Mapping[str, Any]) -> int:
         """The hub was not found, or is gone: one line a node, and the code that belongs to it."""
@@ -224,10 +243,10 @@ def _listen(
         events = hub.poll(_TICK_S)
 
 
-def _snapshot(heard: Mapping[int, Any]) -> Snapshot:
-    """A fingerprint a node, of what its processes have said."""
+def _snapshot(heard: Mapping[int, Any], gone: Mapping[str, Missing]) -> Snapshot:
+    """A fingerprint a node, of what its processes have said; and who is gone."""
     said: Dict[str, List[Fingerprint]] = {}
-    missing: Dict[str, Missing] = {}
+    missing = dict(gone)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     for index in sorted(heard):
         body = heard[index] if isinstance(heard[index], dict) else {}

@@ -117,6 +117,15 @@ def test_rank_whose_others_never_come_is_incomplete_in_time(folder: Folder) -> N
     assert ["EA602"] == [each["rule"] for each in json.loads(done.stdout)["findings"]]
 
 
+def test_process_that_never_comes_to_a_check_without_collectives_is_no_pass(folder: Folder) -> None:
+    """No run tells of it, and the others alone would have passed."""
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+    argv = [sys.executable, "envaudit.pyz", "check", "--only", "mtu", "--join", "2", "--format", "json"]
+    done = launched(folder, argv, **variables)
+    assert 3 == done.returncode, done.stdout + done.stderr
+    assert "it never came to 127.0.0.1:29501 in 2 s" in json.loads(done.stdout)["missing"]["rank1"]["why"]
+
+
 def test_task_of_slurm_that_never_comes_has_the_name_of_its_node(folder: Folder) -> None:
     """Slurm says where its tasks are to run, and who came is where it says."""
     variables = {

@@ -604,7 +604,7 @@ def test_nodes_are_told_apart_whatever_they_call_themselves(names: list[str], la
 
 def test_process_of_a_check_that_gives_no_node_s_name_is_missing() -> None:
     """What it should have said is no evidence."""
-    snapshot = inbandcheck._snapshot({0: {"node": "n0", "sections": []}, 1: {"node": "n1,n2"}, 2: None})
+    snapshot = inbandcheck._snapshot({0: {"node": "n0", "sections": []}, 1: {"node": "n1,n2"}, 2: None}, {})
     assert (["n0"], ["rank1", "rank2"]) == (
         [each.node for each in snapshot.fingerprints],
         list(snapshot.missing),
