@@ -288,6 +288,7 @@ def collectives_not_tested(evidence: Evidence, policy: Policy) -> Iterator[Found
                 run.said_by,
                 SECTION,
                 (_some(names),),
+                hint="Mend that, then run 'envaudit check --only collectives'.",
                 severity="incomplete" if run.ended.kind == DONE else "",
             )
 

@@ -220,4 +220,5 @@ def test_what_a_backend_does_not_have_is_told_and_what_was_left_out_is_incomplet
     }
     gap, nature = findings(telling(made))
     assert ("incomplete", "1 collective not run: 1 of 2 ranks did not finish") == (gap.severity, gap.message)
+    assert gap.hint.startswith("Mend that, then run")
     assert ("info", (f"{reason}: all_reduce e4m3",)) == (nature.severity, nature.evidence)
