@@ -250,6 +250,8 @@ class _Fetch:
                 return self._download(url, cached)
             # ValueError: a host of no name, `https://a..b/`
             except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+                if isinstance(error, urllib.error.HTTPError):
+                    error.close()  # it is an answer, with a connection
                 if attempt == attempts or not _may_pass(error):
                     raise self._failure(url, error) from None
                 if self.stop.wait(0.2 * 2**attempt):
