@@ -166,7 +166,7 @@ class _Part:
             client.beat()
 
     def _judge(self, kind: str) -> None:
-        """In the first process, after a run of this end: report what the hub heard, and have it tell the code."""
+        """In the first process, after a run of this end: report what all said, and have the hub tell it."""
         try:
             heard, gone = self._heard.get_nowait()
         except queue.Empty:
