@@ -52,12 +52,15 @@ class Effort(NamedTuple):
         deadline: by `clock`, no repeat begins after it but the first (two).
         scaled: `Case.prepare`'s.
         memory_permille: how much of the free memory the memory test takes, in thousandths.
+        seconds: for repeating alone, without what is made before and compared behind it; no repeat begins
+            later but the first (two).
     """
 
     repeats: int = 3
     deadline: float = float("inf")
     scaled: bool = True
     memory_permille: int = 900
+    seconds: float = float("inf")
 
 
 DEFAULT_EFFORT = Effort()
@@ -95,7 +98,8 @@ def _judged(case: Case, prepared: Prepared, facts: DeviceFacts, effort: Effort, 
     batch = _batch(reference)
     on_host: Optional[Mismatch] = None
     wanted_on_host: Optional[Tensors] = None
-    while tally.repeats < wanted and (tally.repeats < at_least or clock() < effort.deadline):
+    ends = min(effort.deadline, clock() + effort.seconds)
+    while tally.repeats < wanted and (tally.repeats < at_least or clock() < ends):
         size = 1 if tally.repeats < at_least else min(batch, wanted - tally.repeats)
         _repeat(prepared, reference, facts, size, tally)
         if prepared.expected and not tally.wrong and _bytes_of(reference) <= _SEEN_BY_HOST_BYTES:

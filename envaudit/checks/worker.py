@@ -40,6 +40,9 @@ HEARTBEAT_S = 0.5
 # A case stops repeating after this part of the time that it is given, so that its comparison on the
 # host, which comes last, is not what it is ended for.
 _REPEATING = 0.4
+# Of what is left of the budget for each case, the part for repeats that were asked for: more of them than
+# there is time for leave no operation out, and the report says how many there were.
+_SHARED = 0.6
 _CPU_REPEATS = 2
 _GPU_REPEATS = 50
 _LINE_LIMIT_BYTES = 1 << 20
@@ -136,10 +139,11 @@ def work(task: Mapping[str, Any], say: Say) -> int:
         if outcome.case not in skip:
             say({"begin": outcome.case})
             say({"outcome": outcome.to_json()})
-    for case in _left(own, skip):
-        if not _run(case, facts, plan, ends, say):
-            return CONTEXT_LOST
     left = list(_left(between, skip))
+    mine = list(_left(own, skip))
+    for place, case in enumerate(mine):
+        if not _run(case, facts, plan, ends, say, len(mine) - place + len(left)):
+            return CONTEXT_LOST
     if left and count > 1:
         torch.cuda.empty_cache()
         say({"alone": True})
@@ -181,8 +185,8 @@ def wanted_cases(plan: Plan, facts: DeviceFacts) -> Tuple[List[Case], List[Outco
     return cases, broken
 
 
-def _run(case: Case, facts: DeviceFacts, plan: Plan, ends: float, say: Say) -> bool:
-    """Run one case and tell; False when the device answers no more."""
+def _run(case: Case, facts: DeviceFacts, plan: Plan, ends: float, say: Say, to_come: int = 1) -> bool:
+    """Run one case, of so many to come, and tell; False when the device answers no more."""
     import torch
 
     left_s = ends - time.monotonic()
@@ -195,10 +199,10 @@ def _run(case: Case, facts: DeviceFacts, plan: Plan, ends: float, say: Say) -> b
     on_gpu = facts.kind != CPU
     repeats = plan.repeats or (_GPU_REPEATS if on_gpu else _CPU_REPEATS)
     deadline = time.monotonic() + _REPEATING * min(left_s, plan.case_limit_s)
+    seconds = _SHARED * left_s / to_come if plan.repeats else float("inf")
+    effort = Effort(repeats, deadline, memory_permille=plan.memory_permille, seconds=seconds)
     with torch.no_grad():
-        outcome = attempt(
-            case, facts, plan.seed, Effort(repeats, deadline, memory_permille=plan.memory_permille)
-        )
+        outcome = attempt(case, facts, plan.seed, effort)
     say({"outcome": outcome.to_json()})
     if not on_gpu:
         return True

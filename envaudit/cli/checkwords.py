@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional, Sequence
 
-from envaudit.checks.plan import Plan
+from envaudit.checks.plan import COPIES, MEMORY, Plan
 from envaudit.model.checked import CheckedDevice
 from envaudit.model.collective import DONE, NOT_TESTED, Collectives
 from envaudit.report import Stage
@@ -57,7 +57,8 @@ def limits_of(devices: Sequence[CheckedDevice], plan: Plan) -> List[Stage]:
         case.repeats
         for device in devices
         for case in device.cases.values()
-        if case.status == "ok" and case.exact and case.repeats
+        # A memory test counts its patterns; it is no operation that is repeated, and nor is a copy.
+        if case.status == "ok" and case.exact and case.repeats and _family(case.name) not in (MEMORY, COPIES)
     ]
     stages = []
     if repeats:
@@ -67,12 +68,16 @@ def limits_of(devices: Sequence[CheckedDevice], plan: Plan) -> List[Stage]:
     return stages
 
 
+def _family(case: str) -> str:
+    return case.split("/", 1)[0]
+
+
 def bound_in_words(repeats: int) -> str:
     """Which fault so many repeats exclude: p is seen with 1 - (1 - p)**repeats."""
     excluded = 1 - (1 - _CERTAINTY) ** (1 / repeats)
     times = "once" if repeats == 1 else f"{repeats} times"
     return (
-        f"each operation ran at least {times}: a fault in {excluded * 100:.2g} % of its runs "
+        f"each kernel ran at least {times}: a fault in {excluded * 100:.2g} % of its runs "
         f"would have been seen with {_CERTAINTY * 100:.0f} %, a rarer one may not"
     )
 

@@ -213,7 +213,7 @@ def test_driver_that_hangs_is_named_within_the_budget(tmp_path: Path) -> None:
     )
     usable, took_ms, cases = json.loads(done.stdout)
     assert ("NVML gave no answer within 2 s", ["attention"]) == (usable, cases)
-    assert 5000 >= took_ms
+    assert 6000 >= took_ms
     # Nothing of it holds the process that asked.
     assert 15 > time.monotonic() - began
 
@@ -249,8 +249,9 @@ def test_import_of_the_section_and_the_worker_leaves_torch_alone() -> None:
 
 
 def test_operation_that_says_of_no_repeat_bounds_nothing() -> None:
-    """A node may leave it out: what it did not repeat excludes no fault."""
-    cases = {name: CheckedCase(name, "ok", repeats=repeats) for name, repeats in (("a", 0), ("b", 50))}
+    """A node may leave it out; the patterns of a memory test and a few copies are no repeats of a kernel."""
+    said = (("a", 0), ("b", 50), ("memory/constants", 4), ("copies/local", 8))
+    cases = {name: CheckedCase(name, "ok", repeats=repeats) for name, repeats in said}
     device = CheckedDevice("n1", "0", "cpu", {}, "", cases, {})
     assert [Stage("bound", bound_in_words(50))] == limits_of([device], Plan())
     assert [] == limits_of([device._replace(cases={"a": cases["a"]})], Plan())

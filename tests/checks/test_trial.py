@@ -185,6 +185,14 @@ def test_no_repeat_begins_after_the_deadline() -> None:
     assert 1 == attempt(case_of(sequence(RIGHT)), CPU, 1, Effort(repeats=9, deadline=0)).repeats
 
 
+def test_time_for_repeats_begins_when_the_data_is_made() -> None:
+    """A case that is slow to prepare has its repeats all the same."""
+    now = iter(range(1000, 2000))
+    effort = Effort(repeats=10**6, seconds=3)
+    outcome = attempt(case_of(sequence(RIGHT)), CPU, 1, effort, lambda: float(next(now)))
+    assert (OK, True) == (outcome.status, 1 < outcome.repeats < 100)
+
+
 def test_outcome_survives_json_and_holds_no_float() -> None:
     """There and back, with a mismatch in it."""
     outcome = attempt(case_of(sequence(OTHER)), CPU, 1)

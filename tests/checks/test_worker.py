@@ -174,6 +174,14 @@ def test_variable_that_chooses_kernels_is_part_of_what_must_agree(
     assert before != worker.describe(torch, "cpu", 0)
 
 
+def test_repeats_that_there_is_no_time_for_leave_no_operation_out() -> None:
+    """Each has its share of the budget, and says how often it ran."""
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    (run,) = supervised(environ, ops=("elementwise", "reductions/fp32"), repeats=9_999_999, budget_s=12)
+    assert {OK} == {outcome.status for outcome in run.outcomes.values()}
+    assert all(2 < outcome.repeats < 9_999_999 for outcome in run.outcomes.values())
+
+
 def test_copy_to_or_from_a_busy_gpu_is_not_run() -> None:
     """Nothing is launched where somebody works, by another GPU's worker neither."""
     busy = {"3": "the GPU is busy: process 1 (train)"}
