@@ -10,6 +10,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 
 from envaudit.model.collective import (
     DONE,
+    HUB_LOST,
     NOT_TESTED,
     SECTION,
     Case,
@@ -306,9 +307,14 @@ def _without_answer(evidence: Evidence) -> Tuple[str, ...]:
 
 
 def _ended(evidence: Evidence, kinds: Sequence[str], what: str) -> Iterator[Found]:
-    for run in collective_runs(evidence.fingerprints):
+    runs = collective_runs(evidence.fingerprints)
+    met = {node for run in runs if run.ended.kind not in ("unreachable", HUB_LOST) for node in run.said_by}
+    for run in runs:
         if run.ended.kind in kinds:
             nodes = run.ended.nodes or run.nodes_of(run.ended.ranks)
+            if not run.supervisors and nodes and met.issuperset(nodes):
+                # Others met at the hub that this one did not find.
+                nodes = run.said_by
             named = [rank for rank in run.ended.ranks if run.nodes_of((rank,))]
             who = f"{run.ranks_in_words(named)}: " if named else ""
             # The text begins with the node, which stands with its ranks already.

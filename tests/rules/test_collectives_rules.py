@@ -119,6 +119,17 @@ def test_node_that_lost_the_hub_says_nothing_where_others_have_the_result() -> N
     assert ["EA604"] == [finding.rule for finding in findings(nodes)]
 
 
+@pytest.mark.parametrize(("others", "named"), [(["node01", "node03"], "node02"), ([], "node01")])
+def test_hub_that_one_node_did_not_find_is_not_at_fault_where_others_met_there(
+    others: List[str], named: str
+) -> None:
+    """With the path MTU alone no run tells who was missing."""
+    met = telling(own_result("not_tested", "collectives were not asked for"), others, mtu={})
+    alone = telling(own_result("unreachable", "no hub in 60 s", ["node01"]), ["node02"], mtu={})
+    found = [each for each in findings([*met, *alone]) if each.rule == "EA603"]
+    assert [(named,)] == [each.nodes for each in found]
+
+
 def test_hub_that_all_lost_is_told_of_its_node() -> None:
     """Nobody has a better result."""
     (finding,) = findings([lost_hub("node02"), lost_hub("node03")])
