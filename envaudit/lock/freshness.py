@@ -7,13 +7,14 @@ looked for in what the lock holds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envaudit.lock.credentials import cleaned
 from envaudit.lock.inputs import Inputs, inputs_of, platforms_of
 from envaudit.lock.lockfile import Lock
-from envaudit.lock.names import TABLE
+from envaudit.lock.names import TABLE, normalised, provided
 from envaudit.lock.sourcefile import SourceFile
 from envaudit.lock.virtual import NO_CUDA, VirtualPackages, virtual_packages
 from envaudit.model.canonical import Fact
@@ -22,6 +23,7 @@ from envaudit.model.section import Section
 NAME = "freshness"
 SCHEMA = 1
 
+_INDEX_NAME = re.compile("[a-z0-9][a-z0-9-]*")  # normalised; no path and no address
 _UNKNOWN_CAUSE = (
     "the content hash of {platforms} is another one; every spec is still met, so what changed is a spec "
     "that the locked version meets too, or the virtual packages"
@@ -73,7 +75,7 @@ def freshness_section(
             before = recorded.platforms or (lock.platforms if now else ())
             changes += _signed("platforms", before, now)
         changes += changes_between(recorded, inputs_of(sources, common, virtual, priority))
-        changes += _lost(lock, recorded, common)
+        changes += _lost(lock, recorded, common, table)
     changes += _contradictions(lock, common)
     # A lock of another tool may hold a password in a channel's address.
     said: list[Fact] = [cleaned(change) for change in changes]
@@ -109,18 +111,33 @@ def changes_between(before: Inputs, now: Inputs) -> list[str]:
     ]
 
 
-def _lost(lock: Lock, recorded: Inputs, platforms: Sequence[str]) -> Iterator[str]:
-    """The conda packages that a merge or a hand took out: a spec, or another package, needs them."""
+def _lost(lock: Lock, recorded: Inputs, platforms: Sequence[str], table: str) -> Iterator[str]:
+    """The packages that a merge or a hand took out: a spec, or another package, needs them."""
     for platform in platforms:
         packages = lock.of(platform, None, "conda")
+        lines = [*map(_parsed, recorded.specs.get(platform, ()))]
         wanted = {name: each.name for each in packages for name in each.dependencies}
-        for line in map(_parsed, recorded.specs.get(platform, ())):
+        for line in lines:
             if line.manager == "conda" and "/" not in line.name:
                 wanted.setdefault(line.name.rpartition("::")[2], "")
         for name in sorted(wanted.keys() - {each.name for each in packages}):
             if not name.startswith("__"):  # a virtual package: a fact of the machine
                 needs = f", and {wanted[name]} needs it" if wanted[name] else ""
                 yield f"{name}: gone from the lock for {platform}{needs}"
+        brought = provided(((each.name, each.version, each.dependencies) for each in packages), table)
+        brought.update((normalised(each.name), each.version) for each in lock.of(platform, None, "pip"))
+        for name in sorted(_named_of_index(lines) - brought.keys()):
+            yield f"pip {name}: gone from the lock for {platform}"
+
+
+def _named_of_index(lines: Iterable[_Line]) -> set[str]:
+    """The distributions that the pip section asks for by their names, on every machine."""
+    return {
+        name
+        for line in lines
+        for name in (line.name.partition("[")[0],)
+        if line.manager == "pip" and _INDEX_NAME.fullmatch(name) and not re.match("@|.*;", line.rest)
+    }
 
 
 def _contradictions(lock: Lock, platforms: Sequence[str]) -> Iterator[str]:

@@ -60,6 +60,21 @@ def test_changes_do_not_print_the_credential_of_a_lock(tmp_path: Path) -> None:
     assert ("hunter2" in told, "-https://<secret>@host.example/c" in told) == (False, True)
 
 
+def test_distribution_that_is_gone_from_the_lock_is_a_change(tmp_path: Path) -> None:
+    """Unless conda brings it, its marker may not hold, or the lock never has what it is."""
+    lines = ["tqdm", "Wandb[media]>=0.16", "numpy"]
+    others = ["triton; os_name=='nt'", "a @ https://h.example/a.whl", "-e ."]
+    source = source_of(tmp_path, "python", "numpy", pip=[*lines, *others])
+    recorded = inputs_of([source], LINUX).to_custom()
+    numpy = package("numpy", {"python": ""})
+    tqdm, wandb = (replace(package(name), manager="pip") for name in ("tqdm", "wandb"))
+    lock = Lock("lock.yml", {}, (), ("linux-64",), (), (package("python"), numpy, tqdm, wandb), recorded)
+    assert freshness_section(lock, [source]).facts["changes"] == []
+    less = replace(lock, packages=(package("python"), numpy, tqdm))
+    told = freshness_section(less, [source]).facts["changes"]
+    assert ["pip wandb: gone from the lock for linux-64"] == told
+
+
 def test_version_that_is_not_its_file_s_is_a_change(tmp_path: Path) -> None:
     """A merge may take one line of a package from each side, and both sides met the source."""
     source = source_of(tmp_path, "numpy>=1")
