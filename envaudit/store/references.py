@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from typing import Dict, Iterable, List, NoReturn, Sequence, Set
 
 from envaudit.errors import UsageError
@@ -16,6 +17,8 @@ _TIME = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)([T ](?P<minute>\d\d:\d\d)(:(?P<second>\d\d)(\.\d{1,6})?)?)?(?P<utc>Z?)\Z"
 )
 _STAMP = "%Y%m%dT%H%M%SZ"
+# So far the clocks of machines that share a store may be apart.
+_AHEAD_S = 600
 
 
 def locate(snapshots: str, tags: str, nodes: Sequence[str], reference: str) -> Dict[str, str]:
@@ -113,8 +116,12 @@ def _locate_tag(tags: str, nodes: Sequence[str], tag: str) -> Dict[str, str]:
 def _locate_newest(
     snapshots: str, nodes: Sequence[str], reference: str, names: Sequence[str]
 ) -> Dict[str, str]:
-    end = None if reference == LATEST else end_of(reference)
-    old_enough = [name for name in names if end is None or _stamp(name) < end]
+    end = _soon() if reference == LATEST else end_of(reference)
+    old_enough = [name for name in names if _stamp(name) < end]
+    later_ones = names[len(old_enough) :]
+    if reference == LATEST:
+        # Taken while a clock was ahead: older than what was taken since, and all the same better than none.
+        old_enough, later_ones = [*later_ones, *old_enough], []
     found: Dict[str, str] = {}
     wanted = set(nodes)
     known: Set[str] = set()
@@ -125,7 +132,7 @@ def _locate_newest(
         if not wanted:
             return found
     oldest: Dict[str, str] = {}
-    for name, head in newest_heads(snapshots, names[len(old_enough) :]):
+    for name, head in newest_heads(snapshots, later_ones):
         oldest.update(dict.fromkeys(head["nodes"], name))
     never = wanted.difference(oldest)
     if never:
@@ -149,6 +156,11 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     near: List[str] = difflib.get_close_matches(name, list(known), n=1)
     return f"Did you mean '{near[0]}'?" if near else ""
+
+
+def _soon() -> str:
+    """The stamp after which nothing can have been taken yet."""
+    return time.strftime(_STAMP, time.gmtime(time.time() + _AHEAD_S))
 
 
 def _stamp(name: str) -> str:

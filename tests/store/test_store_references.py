@@ -163,6 +163,20 @@ def test_empty_store_says_how_to_fill_it(store: Store, reference: str) -> None:
         store.resolve_many(["node01"], reference)
 
 
+def test_snapshot_of_a_clock_that_was_ahead_is_not_the_latest(store: Store) -> None:
+    """What was taken since is newer; where nothing was, it is better than none."""
+    keep(store, 99, at="2999-01-01T00:00:00Z", nodes=["node01", "node02"])
+    keep(store, 11, at="2020-11-30T11:00:00Z", nodes=["node01"])
+    assert [11, 99] == [value_of(store, node, "latest") for node in ("node01", "node02")]
+
+
+def test_snapshot_of_a_clock_a_little_ahead_is_the_latest(store: Store) -> None:
+    """Machines that share a store are seconds apart."""
+    keep(store, 13, at="2020-11-30T13:00:00Z")
+    keep(store, 14, at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60)))
+    assert 14 == value_of(store, "node01", "latest")
+
+
 def test_many_nodes_are_resolved_at_once(filled: Store) -> None:
     """In the order that was asked for, from as many snapshots as it takes."""
     found = filled.resolve_many(["node02", "node01"], "latest")
