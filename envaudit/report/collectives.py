@@ -188,7 +188,9 @@ def _number(milli: float) -> str:
 
 
 def _gbps(milli: object) -> str:
-    return f"{_number(milli)} GB/s" if isinstance(milli, int) else "?"
+    if not isinstance(milli, int):
+        return "?"
+    return f"{_number(milli)} GB/s" if milli else "under 0.001 GB/s"
 
 
 def _size(size_bytes: int) -> str:

@@ -44,6 +44,15 @@ def test_rank_that_is_none_has_no_road_and_no_link(name: str) -> None:
     assert collective_lines((run,), True)
 
 
+def test_bandwidth_below_what_it_is_counted_in_is_not_called_none() -> None:
+    """Megabits a second, over a link that has lost its speed."""
+    figures = result()["figures"]
+    slow = {name: {**row, "algbw": 0, "busbw": 0} for name, row in figures["items"].items() if row["busbw"]}
+    (run,) = collective_runs(telling(result(figures={**figures, "items": slow})))
+    shown = "\n".join("".join(span.text for span in row) for row in collective_lines((run,), False))
+    assert "busbw under 0.001 GB/s, algbw under 0.001 GB/s at 256 KiB" in shown
+
+
 def test_sockets_where_another_rank_has_infiniband_are_a_fall_back() -> None:
     """NCCL does not say so."""
     road = {"node01": {"0": over(IB)}, "node02": {"1": over(SOCKET, remote="NET/Socket")}}
