@@ -156,7 +156,7 @@ def _stored(wanted: str, options: argparse.Namespace) -> tuple[dict[str, Fingerp
     """By node; and whether the reference is a tag alone, which holds for the nodes that have it."""
     if is_tag(wanted):
         store = open_store(options)
-        nodes = sorted(store.tags().get(wanted, {}))
+        nodes = sorted(store.nodes_with(wanted))
         # Without a node the store says which tags there are.
         return store.resolve_many(nodes or ["any"], wanted), True
     reference = references.parse(wanted)

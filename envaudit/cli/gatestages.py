@@ -143,7 +143,7 @@ def compare(snapshot: Snapshot, options: argparse.Namespace) -> Compared:
         return Compared(Comparison(nodes, snapshot.missing, drifts))
     without: tuple[str, ...] = ()
     if is_tag(options.baseline):
-        tagged = open_store(options).tags().get(options.baseline, {})
+        tagged = open_store(options).nodes_with(options.baseline)
         without = tuple(each.node for each in nodes if each.node not in tagged)
     held = tuple(each for each in nodes if each.node not in without)
     # Of a tag that no node has, the store says which there are.

@@ -49,7 +49,7 @@ def execute(options: argparse.Namespace) -> int:
     for entry in entries:
         if entry.captured_at > now:
             # No damage: this machine's clock may be the one that is wrong.
-            write(f"{entry.name}: it is {now} here; until {entry.captured_at} this stays the latest\n")
+            write(f"{entry.name}: it is {now} here; this is the latest only of nodes without another\n")
     read, wrong = _count(len(entries), "snapshot"), _count(len(problems), "problem")
     write(f"{printable(store.path)}: {read} read, {wrong}\n")
     return InputError.exit_code if problems else EXIT_PASS

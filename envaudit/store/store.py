@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Set
 
 from envaudit.errors import InputError, UsageError
 from envaudit.model.codec import encode_snapshot
@@ -22,7 +22,7 @@ from envaudit.store.snapshot_file import (
     read_document,
     stem_of,
 )
-from envaudit.store.tags import Problem, check_node, check_tag, read_all, write_tags
+from envaudit.store.tags import LATEST, Problem, check_node, check_tag, read_all, write_tags
 from envaudit.store.upkeep import prune, verify
 
 FOLDER = ".envaudit"
@@ -139,6 +139,12 @@ class Store:
     def tags(self) -> Dict[str, Dict[str, str]]:
         """All tags that can be read: tag to node to snapshot file name."""
         return read_all(self._tags).tags
+
+    def nodes_with(self, tag: str) -> Set[str]:
+        """The nodes that have a tag; `latest` has every node of which there is a snapshot."""
+        if tag == LATEST:
+            return {node for entry in self.entries() for node in entry.nodes}
+        return set(self.tags().get(tag, {}))
 
     def locate(self, nodes: Sequence[str], reference: str) -> Dict[str, str]:
         """The snapshot file that a tag, a time or `latest` means for each node.

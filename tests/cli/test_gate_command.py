@@ -48,6 +48,17 @@ def test_this_machine_alone_has_nothing_to_be_compared_with_and_passes(folder: F
     assert "EA904" not in ended.rules
 
 
+def test_latest_is_a_baseline_without_a_tag_in_both_forms(folder: Folder) -> None:
+    """Each node's newest snapshot; what has none is named, and the one-file form takes it along."""
+    assert 0 == folder.ask("snapshot", "--nodes", "n[1-2]").code
+    folder.set_node("n2", NCCL_ALGO="Tree")
+    ended = gate(folder, "--baseline", "latest", "--policy", policy(folder, ""))
+    assert (1, ["EA451", "EA906"]) == (ended.code, sorted(ended.rules))
+    assert [["n2"], ["n3"]] == [each["nodes"] for each in ended.json["findings"]]
+    bundled = folder.run("bundle", "--baseline", "latest", "-o", "envaudit.pyz")
+    assert (0, True) == (bundled.code, "baseline latest" in bundled.out), bundled.err
+
+
 def test_named_policy_is_the_only_one(folder: Folder) -> None:
     """What a file of the repository under test says of its own verdict does not count."""
     folder.set_node("n3", NCCL_ALGO="Tree")
