@@ -12,6 +12,7 @@ import re
 import signal
 import threading
 import time
+import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple
 
@@ -233,7 +234,7 @@ def _slurm_node(environ: Mapping[str, str]) -> str:
 
 
 def _master(environ: Mapping[str, str]) -> Tuple[str, int]:
-    """MASTER_ADDR and the port beside MASTER_PORT; without that one of the job's own."""
+    """MASTER_ADDR and the port beside MASTER_PORT; without that one of the launch's own."""
     host = environ.get("MASTER_ADDR", "")
     if host and not _is_host(host):
         raise UsageError(f"'{host[:80]}' is no host", where="MASTER_ADDR")
@@ -242,6 +243,11 @@ def _master(environ: Mapping[str, str]) -> Tuple[str, int]:
         if not 0 < port < 65536:
             raise UsageError(f"{port} is no port", where="MASTER_PORT")
         return host, port + 1 if port < 65535 else port - 1
+    launch = environ.get("PMIX_NAMESPACE")
+    if launch:
+        # One name in all processes of an mpirun, and another one beside it. Those of Slurm may be of the step
+        # that started the daemon of a node.
+        return host, JOB_PORTS[zlib.crc32(os.fsencode(launch)) % len(JOB_PORTS)]
     job = _maybe(environ, "SLURM_JOB_ID")
     if job is None:
         return host, DEFAULT_PORT

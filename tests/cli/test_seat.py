@@ -147,6 +147,16 @@ def test_mpirun_on_one_node_needs_no_hub() -> None:
     assert "n7" == seat({**apart, "SLURM_JOB_NODELIST": "n[7-8]"}).host
 
 
+def test_two_launches_of_mpirun_on_one_node_meet_at_ports_of_their_own() -> None:
+    """Else a process of one would take a place of the other. Under Slurm a daemon's step tells nothing."""
+    first, second = ({**MPIRUN, "PMIX_NAMESPACE": name} for name in ("505151489", "505282561"))
+    port = seat(first).port
+    assert port == seat({"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "3", **first}).port
+    assert port == seat({"SLURM_JOB_ID": "7", **first}).port
+    assert port != seat(second).port
+    assert 29401 == seat({**first, "MASTER_PORT": "29400"}).port
+
+
 def test_mpirun_inside_slurm_is_mpirun() -> None:
     """Its daemons are tasks of a step of Slurm, whose variables ranks inherit."""
     assert "mpirun" == seat({**SRUN, **MPIRUN}).launcher
