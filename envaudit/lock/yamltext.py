@@ -30,8 +30,9 @@ def compose(text: str, path: str) -> tuple[yaml.Node | None, list[Fault]]:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    if "\t" in text and len(text) <= _SLOW_CHARACTERS:
-        # libyaml lets a tab pass where the readers of conda and conda-lock, in Python, end.
+    if ("\t" in text or "\ufeff" in text) and len(text) <= _SLOW_CHARACTERS:
+        # libyaml lets a tab, and a mark of byte order that begins a line, pass where the readers of conda
+        # and conda-lock, in Python, end.
         loader = yaml.SafeLoader
     try:
         return yaml.compose(text, Loader=loader), []
@@ -108,6 +109,8 @@ def _syntax_fault(error: yaml.MarkedYAMLError, text: str, path: str) -> Fault:
     character = lines[line][column : column + 1] if line < len(lines) else ""
     if character == "\t" or "\t" in (lines[line][: column + 1] if line < len(lines) else ""):
         message, advice = "a tab, where YAML takes spaces only", "Indent with spaces."
+    elif character == "\ufeff":
+        message, advice = "a mark of byte order (U+FEFF, not to be seen) inside the text", "Delete it."
     elif "another document" in (error.problem or ""):
         message, advice = "a second document begins here", "One file is one environment."
     elif path.endswith(".toml"):

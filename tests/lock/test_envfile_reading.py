@@ -102,6 +102,7 @@ def test_alias_is_read_as_what_it_stands_for(tmp_path: Path) -> None:
         ("dependencies: [a]\n---\ndependencies: [b]\n", (2, 1, "syntax")),
         ("[" * 5000, (1, 1001, "syntax")),
         (HEAD + "  - a\x07\n", (3, 1, "syntax")),
+        (HEAD + "  - a\n\ufeff", (4, 1, "syntax")),
         ("dependencies: [a]\ndependencies: [b]\n", (2, 1, "duplicate")),
         ("dependencies:\n  python: 3.8\n", (2, 3, "shape")),
         ("dependencies: a\n", (1, 15, "shape")),

@@ -82,6 +82,7 @@ def test_any_bytes_are_read_or_refused_with_a_place(data: bytes) -> None:
 @UNHURRIED
 @given(DATA)
 @example(b"dependencies:\n- A\t")
+@example("dependencies:\n- pip:\n    - |\n\ufeff".encode())
 def test_what_is_no_fault_is_an_entry(data: bytes) -> None:
     """A file without a fault has as many entries as its YAML has dependencies."""
     source = read(data)
