@@ -31,6 +31,7 @@ _NAMES = (
 # Whoever of these speaks of a node's selection has named the cause.
 _CAUSES = ("EA400", "EA401", "EA420", "EA450", "EA451", "EA475")
 _MAX_TOLD = 8
+_LF = "Save the file that sets it with LF at the ends of its lines ('dos2unix')."
 # A rendezvous there is that of one node alone.
 _LOOPBACK = ("127.", "localhost", "::1")
 
@@ -82,11 +83,19 @@ def _nothing(fingerprint: Fingerprint, name: str) -> Iterator[Found]:
             f"{assigned(name, row.get('value'))} {what}",
             path=f"network/selection/{name}",
             evidence=tuple(_where(row) + _there(fingerprint, name)),
+            hint=_LF if _ends_with_cr(row) else "",
         )
 
 
 def _where(row: Facts) -> List[str]:
-    return [] if row.get("origin") == "environment" else [f"set in {row.get('origin')}"]
+    lines = [] if row.get("origin") == "environment" else [f"set in {row.get('origin')}"]
+    if _ends_with_cr(row):  # no version of NCCL strips it (setEnvFile in src/misc/param.cc)
+        lines.append("its line ends with CR LF, and the CR is taken along")
+    return lines
+
+
+def _ends_with_cr(row: Facts) -> bool:
+    return str(row.get("value")).endswith("\r")
 
 
 def _there(fingerprint: Fingerprint, name: str) -> List[str]:

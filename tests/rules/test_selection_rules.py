@@ -64,6 +64,15 @@ def test_setting_of_a_file_that_names_nothing_says_which() -> None:
     assert finding.evidence[1].startswith("here are ")
 
 
+def test_setting_of_a_file_that_windows_wrote_says_so() -> None:
+    """NCCL looks for an interface whose name ends with a carriage return."""
+    one = set_variable(node_of("slurm-a"), "NCCL_SOCKET_IFNAME", "ib0\r", "/etc/nccl.conf")
+    (finding,) = findings([edited(one, f"{SELECTION}/NCCL_SOCKET_IFNAME/matched", 0)])
+    assert "NCCL_SOCKET_IFNAME='ib0\\r' matches nothing" == finding.message
+    assert "its line ends with CR LF, and the CR is taken along" == finding.evidence[1]
+    assert "dos2unix" in finding.hint
+
+
 @pytest.mark.parametrize(
     "change",
     [
