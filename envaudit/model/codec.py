@@ -34,7 +34,7 @@ SECTION_SCHEMAS: Mapping[str, int] = {
     "host": 1,
     "integrity": 1,
     "libraries": 1,
-    "limits": 2,
+    "limits": 3,
     "network": 1,
     "packages": 1,
     "python": 1,

@@ -25,7 +25,7 @@ from envaudit.probe.context import Answer, Context
 from envaudit.probe.controlgroups import ControlGroups
 from envaudit.probe.processors import numbers_of
 
-SCHEMA = 2
+SCHEMA = 3
 
 # Name here → name in /proc/self/limits (fs/proc/base.c of Linux). "Max data size" is the probe's own.
 _LIMITS = {
