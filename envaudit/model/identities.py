@@ -214,15 +214,15 @@ class Scrubber:
         spans = self._spans(text)
         while True:
             match = self._shapes.search(text, at)
-            spans = [span for span in spans if span[0] >= at and not _begins_remote(span, match)]
-            if spans and (match is None or spans[0][0] <= match.start()):
+            spans = [span for span in spans if span[0] >= at]
+            if spans and _comes_first(spans[0], match):
                 start, end = spans[0]
                 shown += text[at:start] + self._tokens[text[start:end].lower()]
                 if match is not None and match.lastgroup == "domain" and match.start() == start:
                     domain = text[end + 1 : match.end()]
                     known = self._tokens.get(domain.lower()) or self._pseudonyms.of("domain", domain)
                     shown += f".{known}" if domain else ""
-                    end = match.end()
+                    end = max(end, match.end())
             elif match is not None:
                 start, end = match.span()
                 shown += text[at:start] + self._replace(match, keep_hex)
@@ -309,5 +309,7 @@ class Scrubber:
         return self._tokens.get(name.lower()) or self._pseudonyms.of("dir", name)
 
 
-def _begins_remote(span: Tuple[int, int], match: Optional[Match[str]]) -> bool:
-    return match is not None and match.lastgroup == "remote" and match.start() <= span[0] < match.end()
+def _comes_first(span: Tuple[int, int], match: Optional[Match[str]]) -> bool:
+    if match is None or span[0] < match.start():
+        return True
+    return span[0] == match.start() and match.lastgroup != "remote"

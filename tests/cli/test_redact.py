@@ -226,6 +226,14 @@ def test_text_keeps_what_names_nobody(text: str, shown: str) -> None:
     assert shown == Scrubber({}, Pseudonyms()).text(text)
 
 
+def test_names_that_share_letters_both_go() -> None:
+    """A name that is taken first ends within what would have been the next thing to replace."""
+    scrub = Scrubber(
+        {"rack/slot": "node-1", "marigold": "user-1", "den.example/x": "node-2"}, Pseudonyms()
+    ).text
+    assert ("node-1@user-1", "node-2") == (scrub("rack/slot@marigold"), scrub("den.example/x"))
+
+
 def test_unknown_section_keeps_numbers_and_versions_only() -> None:
     """A newer probe's section may hold anything: nobody has looked at what it says."""
     section = one(
