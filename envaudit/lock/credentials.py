@@ -12,9 +12,11 @@ _VARIABLE = re.compile(r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}?\Z|%[A-Za-z_][A-Za-z0-9_]
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30})://[^\s'\"<>]+")
 # anaconda.org's and Quetz' form of a token inside a channel's path.
 _PATH_TOKEN = re.compile(r"/t/([^/\s]+)(?=/|\Z)")
-# A folder made at random, which is how some servers of packages let people in (entitlement tokens).
+# A folder made at random, which is how some servers of packages let people in (entitlement tokens): capitals,
+# small letters and digits with no word among them, or hex digits that are no commit (40) and no sha256 (64).
 _RANDOM_FOLDER = re.compile(
-    r"/((?=[^/]*[a-z])(?=[^/]*[A-Z])(?=[^/]*[0-9][A-Za-z]+[0-9])[A-Za-z0-9]{16,}|[0-9a-f]{32,})(?=/)"
+    r"/((?=[^/]*[a-z])(?=[^/]*[A-Z])(?=[^/]*[0-9][A-Za-z]+[0-9])(?![^/]*[a-z]{5})[A-Za-z0-9]{16,}"
+    r"|(?!(?:[0-9a-f]{40}|[0-9a-f]{64})/)[0-9a-f]{32,})(?=/)"
 )
 _QUERY_SECRET = re.compile(
     r"[?&]([^=&#]{0,40}(?:token|key|secret|passw|sig)[^=&#]{0,40})=([^&#\s]+)", re.IGNORECASE

@@ -232,12 +232,14 @@ def test_literal_credential_in_a_lock_is_named_by_its_place(url: str, fires: boo
         (f"https://i.example/priv/{'0b' * 24}/simple", f"https://i.example/priv/{'0b' * 24}/a.whl", True),
         ("https://i.example/simple", f"https://f.example/packages/aa/bb/{'0b' * 24}/a.whl", False),
         ("https://i.example/NexusPyPIGroup2024/simple", "https://i.example/NexusPyPIGroup2024/a.whl", False),
+        ("https://i.example/Py3Torch2Cuda12Wheels/x", "https://i.example/Py3Torch2Cuda12Wheels/a.whl", False),
+        (f"https://i.example/{'0b' * 20}/cu129", f"https://i.example/{'0b' * 20}/a.whl", False),
     ],
 )
 def test_token_in_the_path_of_the_users_index_is_not_locked(
     monkeypatch: pytest.MonkeyPatch, index: str, url: str, fires: bool
 ) -> None:
-    """Nothing marks it as one but that it is random; the folder of a file is so by its hash."""
+    """Nothing marks it as one but that it is random; a folder may be so by a hash or a commit."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", index)
     expected = ["EA064 the token of your package index in the URL of a (linux-64)"]
     assert (expected if fires else []) == told(findings(pip("a", url=url)))
