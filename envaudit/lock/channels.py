@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from envaudit.errors import UsageError
 from envaudit.lock.condarc import DEFAULT_ALIAS, DEFAULTS_HOST, Settings
-from envaudit.lock.credentials import cleaned, credential_in
+from envaudit.lock.credentials import SECRET, cleaned, credential_in
 
 NO_DEFAULTS = "nodefaults"
 
@@ -147,10 +147,14 @@ def _refuse_malformed(url: str) -> None:
     except ValueError:  # `http://[::1/x`, `http://host:99999/x`
         good = False
     if not good:
+        # What ends the host too early, `https://u:p#w@host/x`, hides the password from who looks for one.
+        scheme, _, rest = url.partition("://")
+        _, at, place = rest.rpartition("@")
+        advice = "It has a host, a port up to 65535 if any, a path, and nothing behind '?' or '#'."
         raise UsageError(
             "no channel is at such an address",
-            where=cleaned(url),
-            next_step="It has a host, a port up to 65535 if any, a path, and nothing behind '?' or '#'.",
+            where=f"{scheme}://{SECRET}@{place}" if at else cleaned(url),
+            next_step=f"{advice} A '#' of a password is %23, '?' %3F, '/' %2F, '@' %40." if at else advice,
         )
 
 

@@ -222,6 +222,17 @@ def test_channel_of_an_address_where_none_can_be_is_refused(address: str, mirror
     assert address == caught.value.where
 
 
+@pytest.mark.parametrize("password", ["p#w", "p?w", "p/w", "12#w", "p]w"])
+def test_channel_whose_password_breaks_its_address_is_refused_without_it(
+    monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    """The address has no user then, and what looks for passwords finds none in it."""
+    monkeypatch.setenv("CHANNEL_PASSWORD", password)
+    with pytest.raises(UsageError, match="%23") as caught:
+        _one("https://u:${CHANNEL_PASSWORD}@h.example/x", Settings())
+    assert "https://<secret>@h.example/x" == caught.value.where
+
+
 def test_package_urls_of_a_lock_go_through_the_mirror() -> None:
     """The longest channel that fits counts; others stay as they are."""
     channels = resolve_channels(["conda-forge", "pytorch"], BEHIND_A_MIRROR)
