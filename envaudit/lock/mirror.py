@@ -103,7 +103,7 @@ def mirror(
     try:
         _prepare(folder)
         # Two that index one channel at a time would each leave out what the other brings.
-        with held(os.path.join(folder, ".envaudit-lock"), "mirror"):
+        with held(os.path.join(folder, ".envaudit-lock"), "mirror", needed=False):
             _remove_leftovers(folder)
             places = {_target(folder, package): package for package in packages}
             left = {path: package for path, package in places.items() if not _is_there(path, package)}

@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from envaudit.errors import NeededError, UsageError
 
@@ -25,6 +25,8 @@ _OLD = "old"
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+# Lustre that is mounted without `flock`.
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 # Kernels before 3.15, file systems without it (NFS), and what stands in for Linux.
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 
@@ -86,20 +88,27 @@ def _check_replaceable(target: str) -> None:
 
 
 @contextmanager
-def held(path: str, work: str) -> Iterator[None]:
+def held(path: str, work: str, *, needed: bool = True) -> Iterator[None]:
     """The right to do a work somewhere, as a file there; ends with the process, however that ends.
+
+    Args:
+        path: the file.
+        work: what is done, in a word.
+        needed: False for a work that goes on where the file system keeps no locks.
 
     Raises:
         NeededError: another process has it.
-        OSError: the file cannot be made.
+        OSError: the file cannot be made, or not locked.
     """
     while True:
         # The folder may be anybody's, such as /tmp: no file is made where a link of another user leads.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.exists(path) and os.fstat(descriptor).st_ino == os.stat(path).st_ino:
+            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
                 break
+        except FileNotFoundError:
+            pass  # whoever held it before has just removed it
         except BlockingIOError:
             os.close(descriptor)
             raise NeededError(
@@ -107,11 +116,17 @@ def held(path: str, work: str) -> Iterator[None]:
                 where=path,
                 next_step="Wait until it has ended, then run this again.",
             ) from None
-        os.close(descriptor)  # whoever held it before has just removed the file
+        except OSError as error:
+            if not needed and error.errno in _NO_LOCKS:
+                break
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
     try:
         yield
     finally:
-        os.unlink(path)
+        with suppress(FileNotFoundError):  # without locks, another one may have removed it
+            os.unlink(path)
         os.close(descriptor)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -169,6 +172,23 @@ def test_mirror_that_another_run_is_filling_is_left_to_it(
     assert (5, True) == (ended.code, "another mirror is at work there" in ended.err), ended.err
     assert 0 == workplace.run("mirror", LOCK, "--to", "mirror").code
     assert not (workplace.folder / "mirror" / ".envaudit-lock").exists()
+
+
+def test_work_on_a_file_system_without_locks_goes_on_where_it_needs_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters mount Lustre so, and nobody can mirror into it otherwise."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    path = str(tmp_path / "lock")
+    with held(path, "mirror", needed=False), held(path, "mirror", needed=False):
+        pass
+    assert {} == tree_of(tmp_path)
+    with pytest.raises(OSError, match="not implemented"), held(path, "install"):
+        pass
 
 
 def test_mirror_of_a_faulty_channel_keeps_nothing_wrong(
