@@ -116,6 +116,9 @@ NVML = Start(
     ),
     usual="NVML",
 )
+# Maps that have a key for each thing that was asked for, null where nothing was found: the configuration
+# names folders, and a baseline may be older than that.
+ASKED_FOR: Tuple[Path, ...] = (("storage",),)
 STARTS = (LAUNCH, INTERPRETER, INTEGRITY, STATIC, NVML)
 
 

@@ -82,6 +82,11 @@ def section_sides(name: str, classes: Sequence[Tuple[Fingerprint, Sequence[str]]
     return [_side(section, tuple(nodes), max(schemas)) for section, nodes in variants.values()]
 
 
+def asked_for(side: Side) -> Side:
+    """What these nodes say of what only those tell that were asked for it: what is not there is unknown."""
+    return Side(side.nodes, "unknown", None, NOT_ASKED) if side.state == "absent" else side
+
+
 def merged(sides: Iterable[Side]) -> List[Side]:
     """Sides that say the same, for the same reasons, joined."""
     joined: Dict[object, Side] = {}

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from envaudit.diff import packages
-from envaudit.diff.launch import STARTS, Start
+from envaudit.diff.launch import ASKED_FOR, STARTS, Start
 from envaudit.diff.paths import LOCAL, PathFilter
-from envaudit.diff.sides import Side, alike, merged, split
+from envaudit.diff.sides import Side, alike, asked_for, merged, split
 from envaudit.model.canonical import Fact
 from envaudit.model.drift import Drift, Group, join_path, split_path
 
@@ -52,7 +52,7 @@ def walk(view: View, segments: Tuple[str, ...], sides: Sequence[Side]) -> Iterat
         # One drift says who lacks the map; what is in it is compared among those who have it.
         yield from _drift(view, path, [_bare(side) for side in sides])
         sides = [_told(side) for side in sides if side.state != "absent"]
-    inside = _children(sides)
+    inside = _children(segments, sides)
     if packages.is_package(segments):
         yield from _walk_package(view, segments, inside)
         return
@@ -60,12 +60,14 @@ def walk(view: View, segments: Tuple[str, ...], sides: Sequence[Side]) -> Iterat
         yield from walk(view, (*segments, key), inside[key])
 
 
-def _children(sides: Sequence[Side]) -> Dict[str, List[Side]]:
+def _children(segments: Tuple[str, ...], sides: Sequence[Side]) -> Dict[str, List[Side]]:
     """For each key that does not read the same everywhere, the sides of it."""
     keys = {key for side in sides if isinstance(side.value, dict) for key in side.value}
     inside = {}
     for key in keys:
         children = [side.child(key) for side in sides]
+        if segments in ASKED_FOR:
+            children = [asked_for(child) for child in children]
         if not alike(children):
             inside[key] = children
     return inside

@@ -212,3 +212,25 @@ def test_section_sides_thousand_nodes_with_ten_outliers_are_eleven() -> None:
     classes = [(fingerprint("n", x={"v": number}), [f"n{number}"]) for number in range(10)]
     classes.append((fingerprint("n", x={"v": -1}), [f"m{number}" for number in range(990)]))
     assert 11 == len(section_sides("x", classes))
+
+
+def test_compare_folder_that_was_not_asked_for_is_not_known() -> None:
+    """The configuration names folders, and a baseline is older than that; what is asked is compared."""
+    mount = {"fstype": "lustre", "options": {"flock": "flock"}}
+    named = fingerprint("a", storage={"root": {"fstype": "ext4"}, "/data": mount, "/srv": None})
+    bare = fingerprint("b", storage={"root": {"fstype": "xfs"}, "/srv": mount})
+    assert {
+        "storage/root/fstype": "changed",
+        "storage/~1data": "unknown",
+        "storage/~1srv": "changed",
+    } == {drift.path: drift.kind for drift in compare([named, bare])}
+
+
+def test_compare_option_of_a_mount_that_one_node_lacks_is_absent_there() -> None:
+    """Nobody asks for options one by one."""
+    nodes = [
+        fingerprint("a", storage={"/data": {"options": {"nconnect": "4"}}}),
+        fingerprint("b", storage={"/data": {"options": {}}}),
+    ]
+    (drift,) = compare(nodes)
+    assert ("storage/~1data/options/nconnect", "missing") == (drift.path, drift.kind)
