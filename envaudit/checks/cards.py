@@ -24,8 +24,8 @@ _TEMPERATURE_GPU = 0
 _CORRECTED, _UNCORRECTED = 0, 1
 _VOLATILE = 0
 _PROCESSES_NAMED = 4
-# A driver that is loaded for this call alone takes seconds for each card.
-_OPENING_S = 10.0
+# A driver that is loaded for this call alone takes some two seconds for each of eight cards.
+_OPENING_S = 20.0
 # How the reason begins of a driver that hangs.
 NO_ANSWER = "NVML gave no answer"
 
