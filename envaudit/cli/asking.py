@@ -91,11 +91,10 @@ def ask(nodes: Sequence[str], options: argparse.Namespace) -> Snapshot:
     transport = choose_transport(options, settings, nodes)
     local = transport.launch == "local"
     targets = choose_targets(options, settings, nodes or (this_node(),), transport.launch)
-    folders = {"folders": list(settings.nodes.folders)} if settings.nodes.folders else {}
     request = Request(
         sections=_sections(options),
         also=on_request(options),
-        options={**told(options), **folders},
+        options=told(options),
         workdir=options.workdir or settings.nodes.workdir or (os.getcwd() if local else None),
         timeout_s=options.timeout or settings.nodes.timeout_s,
         fanout=options.fanout or settings.nodes.fanout,
@@ -218,7 +217,9 @@ def on_request(options: argparse.Namespace) -> Tuple[str, ...]:
 
 
 def told(options: argparse.Namespace) -> Dict[str, Any]:
-    """What sections are told that are read on request.
+    """What sections are told: what they look at on request, and the folders of the configuration.
+
+    The one-file form, and what has not asked for the configuration yet, has none of it.
 
     Raises:
         UsageError: a cache for what is not read.
@@ -228,7 +229,9 @@ def told(options: argparse.Namespace) -> Dict[str, Any]:
         raise UsageError(
             "--integrity-cache is of no use where no file is looked at", next_step="Add --integrity size."
         )
+    settings = getattr(options, "configuration", None)
     said = {
+        "folders": list(settings.nodes.folders) if settings is not None else [],
         "clock": getattr(options, "time_services", None),
         "integrity": integrity,
         "integrity_cache": cache,

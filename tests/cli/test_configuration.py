@@ -57,12 +57,19 @@ def test_folders_that_are_no_absolute_paths_are_refused(project: Path, value: st
 
 
 def test_folders_of_the_configuration_become_facts(project: Path) -> None:
-    """What is on another file system than the rest is told by its path."""
+    """What is on another file system than the rest is told by its path, and in a launch, too."""
     (project / "envaudit.toml").write_text('[nodes]\nfolders = ["/proc"]\n')
     folder = Folder(project)
     assert 0 == folder.run("snapshot", "--section", "storage", "-o", "s.json").code
     (node,) = decode_snapshot((project / "s.json").read_text(), "s.json").fingerprints
     assert "proc" == node.sections["storage"].facts["/proc"]["fstype"]
+    launch = dict.fromkeys(("RANK", "LOCAL_RANK"), "0") | dict.fromkeys(
+        ("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "1"
+    )
+    there = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    gate = folder.run("gate", "--no-check", "--baseline", "s.json", "--format", "json", **launch, **there)
+    assert "EA905" in gate.rules
+    assert not any("/~1proc" in finding["message"] for finding in gate.findings)
 
 
 def test_configuration_in_pyproject_is_found(project: Path) -> None:
