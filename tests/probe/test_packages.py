@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -82,6 +83,16 @@ def test_distribution_in_an_archive_on_the_path_is_found(make_node: MakeNode, cu
     answer = packages.read(node)
     row = {"version": "3.1", "installer": None, "folder": "/srv/tool.zip"}
     assert ("ok", {} if cut else {"tool": row}) == (answer.status, answer.facts["distributions"])
+
+
+def test_pipe_on_the_path_is_no_archive_and_not_waited_for(make_node: MakeNode) -> None:
+    """To open one for reading would last until somebody writes."""
+    node = make_node(
+        {"/srv/x": ""}, interpreter={"prefix": "/env", "base_prefix": "/env", "path": ["/srv/tool.zip"]}
+    )
+    os.mkfifo(node.real("/srv/tool.zip"))
+    answer = packages.read(node)
+    assert ("ok", {}) == (answer.status, answer.facts["distributions"])
 
 
 @pytest.mark.parametrize(

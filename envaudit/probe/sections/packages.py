@@ -21,7 +21,6 @@ SCHEMA = 1
 DEADLINE_S = 15.0
 
 _RECORD_LIMIT_BYTES = 32 << 20
-_ARCHIVE_LIMIT_BYTES = 256 << 20
 # More of a .pth file than anybody writes.
 _PTH_BYTES = 1 << 20
 
@@ -106,11 +105,11 @@ def _listed(context: Context, path: List[str], errors: List[str]) -> Iterator[Tu
 
 def _archived(context: Context, path: str) -> List[str]:
     """The outermost names in a zip archive, which Python imports from; none where it is no archive."""
-    import io  # archives are rare
-    import zipfile
+    import zipfile  # archives are rare
 
     try:
-        with zipfile.ZipFile(io.BytesIO(context.read_bytes(path, _ARCHIVE_LIMIT_BYTES))) as archive:
+        context.read_head(path, 1)  # a regular file: to open a pipe may block
+        with zipfile.ZipFile(context.real(path)) as archive:
             return sorted({name.partition("/")[0] for name in archive.namelist()})
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError):
         return []
