@@ -15,7 +15,6 @@ from envaudit.rules.registry import Evidence, Found, rule
 # Sources that look at a node themselves. A lock or a foreign report says what it says.
 _LOOKING = ("probe", "inband")
 
-# How a comparison begins the reason for what is compared between equal launches only.
 # How the diff begins to say that two facts follow from how the probe was started.
 _OTHER_LAUNCH = "other launch: "
 _OTHER_SOURCE = "other source: "

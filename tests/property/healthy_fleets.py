@@ -354,10 +354,10 @@ def _limits(shape: Shape, index: int) -> Section:
         "nice": 0,
         "scheduler": "other",
         "cpu_quota_millicpus": "unlimited",
-        "dev_shm_gib": 64,
+        "dev_shm_gib": 64 + index % 2,
     }
     notes = {
-        "dev_shm_bytes": 64 * GIB,
+        "dev_shm_bytes": (64 + index % 2) * GIB,
         "dev_shm_free_bytes": 63 * GIB - index,
         "tmp_free_bytes": 99 * GIB + index,
         "cpus": f"{32 * (index % 2)}-{32 * (index % 2) + 31}",
