@@ -24,7 +24,7 @@ from envaudit.lock.prefix import held
 MARKER = "envaudit-mirror.json"
 
 _SUBDIR = re.compile(r"noarch\Z|[a-z]+-[a-z0-9_]+\Z")
-_PART = re.compile(r"\.part-[0-9]+\Z")  # of `copy_file`
+_PART = re.compile(r"\.part-[0-9]+\Z")  # of `copy_file` and `_write_settings`
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -193,8 +193,11 @@ def _write_settings(folder: str, packages: Sequence[LockedPackage]) -> None:
         lines += [f"  {json.dumps(channel)}:", f"    - {json.dumps(place)}"]
     if len(lines) == 2:
         lines[1] = "mirrored_channels: {}"
-    with open(path, "w", encoding="utf-8") as file:
+    # Nodes read it meanwhile, and the next run takes the channels of other locks from it.
+    part = f"{path}.part-{os.getpid()}"
+    with open(part, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
+    os.replace(part, path)
 
 
 def _mirrored_channels(path: str) -> set[str]:

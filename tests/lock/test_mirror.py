@@ -106,10 +106,14 @@ def test_mirror_of_another_lock_keeps_the_channels_of_the_first(
     entry = lock_entry(train_channel, "psutil-5.9.8-py310h2372a71", base=other)
     write_lock(workplace.folder / "other.conda-lock.yml", [entry], channels=(other,))
     workplace.mirror({BASE: train_channel.url, other: train_channel.url})
-    for lock in (LOCK, "other.conda-lock.yml"):
-        assert 0 == workplace.run("mirror", lock, "--to", "mirror").code
+    assert 0 == workplace.run("mirror", LOCK, "--to", "mirror").code
+    settings = workplace.folder / "mirror" / "condarc"
+    first = settings.read_text()
+    with settings.open() as reader:
+        assert 0 == workplace.run("mirror", "other.conda-lock.yml", "--to", "mirror").code
+        assert (first, True) == (reader.read(), first != settings.read_text()), "not replaced as a whole"
     workplace.environment["XDG_CACHE_HOME"] = str(workplace.folder / "another")
-    workplace.condarc.write_text((workplace.folder / "mirror" / "condarc").read_text())
+    workplace.condarc.write_text(settings.read_text())
     for lock in (LOCK, "other.conda-lock.yml"):
         ended = workplace.run("install", lock, "--prefix", "env", "--offline")
         assert 0 == ended.code, ended.err
