@@ -164,7 +164,8 @@ def _unsatisfied_pip(
         if entry.kind not in _NAMING or not entry.key:
             continue
         package = pip.get(entry.key)
-        if package and package.sha256 and package.sha256 not in demanded.get(entry.key, package.sha256):
+        digests = demanded.get(entry.key)
+        if digests and package and package.sha256 and package.sha256.lower() not in digests:
             yield {**_place(entry), "locked": f"{package.version} of sha256 {package.sha256}"}
             continue
         if entry.marker:
