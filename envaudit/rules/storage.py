@@ -12,6 +12,7 @@ from envaudit.rules.policy import Policy
 from envaudit.rules.registry import Claim, Found, difference
 
 _HF_HOME = "env/variables/HF_HOME"
+_SET_ALIKE = "Set HF_HOME in the launch script for all ranks, or nowhere."
 _PLACES = {
     "root": "/",
     "tmp": "/tmp",
@@ -35,8 +36,10 @@ def file_system_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     paths = [split_path(drift.path) for drift in claim.drifts if drift.path != _HF_HOME]
     places = list(dict.fromkeys(path[1] for path in paths if len(path) > 1))
     words = ", ".join(_PLACES.get(place, place) for place in places) or "storage"
+    is_set_otherwise = len(paths) < len(claim.drifts) and {"hf_home"}.issuperset(places)
+    hint = _SET_ALIKE if is_set_otherwise else ""
     if not paths:
-        yield claim.found("HF_HOME differs")
+        yield claim.found("HF_HOME differs", hint=hint)
     elif all("options" in path for path in paths):
         options = list(dict.fromkeys(path[3] for path in paths if len(path) > 3))
         if len(options) == 1:
@@ -46,7 +49,7 @@ def file_system_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     else:
         moved = dict.fromkeys(path[1] for path in paths if len(path) > 1 and "options" not in path)
         lines = by_nodes(claim.evidence.fingerprints, lambda one: _where(one, moved))
-        yield claim.found(f"file system of {words} differs", evidence=lines)
+        yield claim.found(f"file system of {words} differs", evidence=lines, hint=hint)
 
 
 def _where(fingerprint: Fingerprint, places: Iterable[str]) -> str:

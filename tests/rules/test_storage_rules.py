@@ -46,8 +46,11 @@ def test_mount_that_is_missing_on_one_node_says_where_its_place_lies_there() -> 
 
 def test_variable_and_the_file_system_that_it_leads_to_are_one_finding() -> None:
     """HF_HOME on a local disk of one node."""
-    changes = [("env/variables/HF_HOME", "/data/hf"), ("storage/hf_home", "as root")]
-    assert [("EA140", "warning", ("n3",))] == told(odd_of("twin-a", *changes))
+    variable, place = ("env/variables/HF_HOME", "/data/hf"), ("storage/hf_home", "as root")
+    (finding,) = findings(odd_of("twin-a", variable, place))
+    assert ("EA140", "warning", ("n3",)) == (finding.rule, finding.severity, finding.nodes)
+    (moved,) = findings(odd_of("twin-a", place))
+    assert [True, False] == ["Set HF_HOME" in one.hint for one in (finding, moved)]
 
 
 def test_several_options_of_a_mount_are_one_finding() -> None:
