@@ -124,6 +124,8 @@ def _lost(lock: Lock, recorded: Inputs, platforms: Sequence[str], table: str) ->
             if not name.startswith("__"):  # a virtual package: a fact of the machine
                 needs = f", and {wanted[name]} needs it" if wanted[name] else ""
                 yield f"{name}: gone from the lock for {platform}{needs}"
+        if recorded.own_names and table == TABLE:
+            continue  # what conda brings to Python, only that table tells
         brought = provided(((each.name, each.version, each.dependencies) for each in packages), table)
         brought.update((normalised(each.name), each.version) for each in lock.of(platform, None, "pip"))
         for name in sorted(_named_of_index(lines) - brought.keys()):

@@ -26,6 +26,7 @@ _CHANNELS = f"{_PREFIX}channels"
 _PLATFORMS = f"{_PREFIX}platforms"
 _PRIORITY = f"{_PREFIX}channel_priority"
 _CUDA = f"{_PREFIX}cuda"
+_NAMES = f"{_PREFIX}names"
 _SPECS = f"{_PREFIX}specs_"
 _VIRTUAL = f"{_PREFIX}virtual_packages_"
 
@@ -42,6 +43,7 @@ class Inputs:
         cuda: what `--cuda` said; None without it.
         priority: the channel priority.
         platforms: as the sources name them; a lock may be for others, which somebody chose by hand.
+        own_names: whether a table of the user's own (`--names`) said what conda's packages hold.
     """
 
     channels: tuple[str, ...] = ()
@@ -50,6 +52,7 @@ class Inputs:
     cuda: str | None = None
     priority: str = ""
     platforms: tuple[str, ...] = ()
+    own_names: bool = False
 
     def to_custom(self) -> dict[str, str]:
         """The entries of `custom_metadata`."""
@@ -58,6 +61,8 @@ class Inputs:
             custom[_PLATFORMS] = " ".join(self.platforms)
         if self.priority:
             custom[_PRIORITY] = self.priority
+        if self.own_names:
+            custom[_NAMES] = "own"
         if self.cuda is not None:
             custom[_CUDA] = self.cuda
         for platform, specs in sorted(self.specs.items()):
@@ -79,6 +84,7 @@ class Inputs:
                 cuda=custom.get(_CUDA),
                 priority=custom.get(_PRIORITY, ""),
                 platforms=tuple(custom.get(_PLATFORMS, "").split()),
+                own_names=_NAMES in custom,
             )
         except (ValueError, RecursionError):
             return None

@@ -7,7 +7,7 @@ the Sections that the rules judge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from envaudit.errors import UsageError
@@ -16,7 +16,7 @@ from envaudit.lock.audit import lock_section
 from envaudit.lock.channels import Channel
 from envaudit.lock.inputs import inputs_of
 from envaudit.lock.lockfile import Lock, LockedPackage, parse_lock
-from envaudit.lock.names import normalised
+from envaudit.lock.names import TABLE, normalised
 from envaudit.lock.outcome import PipConflict, solve_section
 from envaudit.lock.pippart import resolve_pip_parts
 from envaudit.lock.request import LockRequest, solving_of
@@ -74,6 +74,7 @@ def make_lock(request: LockRequest, progress: Progress | None = None) -> Made:
     ]
     priority = request.priority or request.settings.channel_priority
     inputs = inputs_of(request.sources, request.platforms, request.virtual, priority)
+    inputs = replace(inputs, own_names=request.table != TABLE)
     data = assemble(request.sources, solved, view, inputs, request.path, request.table)
     lock = parse_lock(data, request.path)
     suggestions = tried_suggestions(request, lock, specs, channels)

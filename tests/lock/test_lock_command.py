@@ -446,6 +446,23 @@ def test_pip_part_stands_on_what_conda_provides(workplace: Workplace, tmp_path: 
     )
 
 
+def test_lock_by_names_of_the_user_s_own_is_fresh_without_them(workplace: Workplace) -> None:
+    """What conda brings to Python, only their table tells, and a gate asks without it."""
+    table = {"wheels": {"conda_name": "wheel", "pypi_name": "wheels"}}
+    (workplace.folder / "names.json").write_text(json.dumps(table), "utf-8")
+    ended = lock(
+        workplace,
+        "python=3.10",
+        "pip",
+        "wheel",
+        options=["--names", "names.json"],
+        pip=["--no-index", "wheels"],
+    )
+    assert (0, False) == (ended.code, "wheels" in locked(workplace)), ended.err
+    for words in ([], ["--names", "names.json"]):
+        assert 0 == workplace.run("lock", "--check", *words).code
+
+
 def test_wheel_that_is_named_by_its_address_alone_is_locked(workplace: Workplace, tmp_path: Path) -> None:
     """As the release pages of CUDA extensions give it; conda-lock itself reads no such line."""
     digest = write_wheel(tmp_path, "trainer", "1.0")
