@@ -34,22 +34,26 @@ _PLACES = {
 def file_system_differs(claim: Claim, policy: Policy) -> Iterator[Found]:
     """The file system of a place, its mount options, or the place itself where HF_HOME names another."""
     paths = [split_path(drift.path) for drift in claim.drifts if drift.path != _HF_HOME]
-    places = list(dict.fromkeys(path[1] for path in paths if len(path) > 1))
-    words = ", ".join(_PLACES.get(place, place) for place in places) or "storage"
-    is_set_otherwise = len(paths) < len(claim.drifts) and {"hf_home"}.issuperset(places)
-    hint = _SET_ALIKE if is_set_otherwise else ""
-    if not paths:
-        yield claim.found("HF_HOME differs", hint=hint)
-    elif all("options" in path for path in paths):
-        options = list(dict.fromkeys(path[3] for path in paths if len(path) > 3))
-        if len(options) == 1:
-            yield claim.found(f"mount option {options[0]} of {words} differs")
-        else:
-            yield claim.found(f"mount options of {words} differ")
-    else:
-        moved = dict.fromkeys(path[1] for path in paths if len(path) > 1 and "options" not in path)
-        lines = by_nodes(claim.evidence.fingerprints, lambda one: _where(one, moved))
-        yield claim.found(f"file system of {words} differs", evidence=lines, hint=hint)
+    moved = list(dict.fromkeys(path[1] for path in paths if len(path) > 1 and "options" not in path))
+    set_otherwise = [path for path in paths if "options" in path and path[1] not in moved]
+    what = [f"file system of {_words(moved)}"] if moved else []
+    if set_otherwise:
+        names = {path[3] if len(path) > 3 else "" for path in set_otherwise}
+        option = f"option {min(names)}" if len(names) == 1 and names != {""} else "options"
+        what.append(f"mount {option} of {_words(path[1] for path in set_otherwise)}")
+    if not what:
+        what.append("storage" if paths else "HF_HOME")
+    is_one = len(what) == 1 and not what[0].startswith("mount options")
+    follows_variable = len(paths) < len(claim.drifts) and all(path[1:2] == ("hf_home",) for path in paths)
+    yield claim.found(
+        f"{' and '.join(what)} {'differs' if is_one else 'differ'}",
+        evidence=by_nodes(claim.evidence.fingerprints, lambda one: _where(one, moved)),
+        hint=_SET_ALIKE if follows_variable else "",
+    )
+
+
+def _words(places: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(_PLACES.get(place, place) for place in places))
 
 
 def _where(fingerprint: Fingerprint, places: Iterable[str]) -> str:

@@ -53,6 +53,14 @@ def test_variable_and_the_file_system_that_it_leads_to_are_one_finding() -> None
     assert [True, False] == ["Set HF_HOME" in one.hint for one in (finding, moved)]
 
 
+def test_place_that_moved_beside_one_that_is_set_otherwise_tells_which_is_which() -> None:
+    """One finding, and /dev/shm is still a tmpfs."""
+    changes = [("storage/workdir", "as root"), ("storage/shm/options/noexec", True)]
+    (finding,) = findings(odd_of("twin-a", *changes))
+    what = "file system of the working directory and mount option noexec of /dev/shm differ"
+    assert (what, 2) == (finding.message, len(finding.evidence))
+
+
 def test_several_options_of_a_mount_are_one_finding() -> None:
     """Each with a row of its own."""
     (finding,) = findings(odd_of("twin-a", (f"{OPTIONS}/vers", "3"), (f"{OPTIONS}/nconnect", GONE)))
