@@ -125,12 +125,15 @@ def idle_hca(evidence: Evidence, policy: Policy) -> Iterator[Found]:
 
 
 def _idle(fingerprint: Fingerprint) -> Iterator[Found]:
-    facts = _selection(fingerprint, "NCCL_IB_HCA")
+    facts, row = _selection(fingerprint, "NCCL_IB_HCA"), setting(fingerprint, "NCCL_IB_HCA")
     idle = facts.get("idle")
     if facts.get("matched") and isinstance(idle, list) and idle:
         names = ", ".join(str(one) for one in idle[:_MAX_TOLD])
         yield Found(
-            f"NCCL_IB_HCA names {names}, which is no active port", path="network/selection/NCCL_IB_HCA"
+            f"NCCL_IB_HCA names {names}, which is no active port",
+            path="network/selection/NCCL_IB_HCA",
+            evidence=(assigned("NCCL_IB_HCA", row.get("value")), *_where(row)),
+            hint=_LF if _ends_with_cr(row) else "",
         )
 
 

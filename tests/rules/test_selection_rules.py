@@ -123,6 +123,14 @@ def test_hca_that_is_named_and_not_there_is_a_warning() -> None:
     assert [("EA471", "warning", ("n1", "n2", "n3"))] == told(nodes)
 
 
+def test_hca_that_is_there_and_is_not_found_for_the_end_of_its_line_is_told_so(tmp_path: Path) -> None:
+    """The message names a card that is there: only the whole value shows what is behind its name."""
+    edits = {'"NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1"': r'"NCCL_IB_HCA": "=mlx5_0,mlx5_1\r"'}
+    (found,) = [each for each in findings([twin(tmp_path, "slurm-a", edits)]) if each.rule == "EA471"]
+    assert r"NCCL_IB_HCA='=mlx5_0,mlx5_1\r'" == found.evidence[0]
+    assert "dos2unix" in found.hint
+
+
 @pytest.mark.parametrize(
     ("named", "taken", "trapped"),
     [
