@@ -12,6 +12,7 @@ import contextlib
 import io
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from envaudit.lock.sourcefile import SourceFile
 # What conda-lock's requirement parser takes; the other kinds raise in it.
 _READABLE = ("conda", "pip", "pip_url", "pip_git")
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _MAX_WORDS = 500
 
 
@@ -110,7 +112,7 @@ def _is_readable(entry: Entry) -> bool:
 
 def _text(entry: Entry) -> str:
     """An entry as conda-lock takes it: it knows no address without a name."""
-    if entry.kind == "pip_url" and entry.name and " @ " not in entry.text:
+    if entry.kind == "pip_url" and entry.name and _ADDRESS.match(entry.text):
         return f"{entry.name} @ {entry.text}"
     # Of a repository's it takes `#subdirectory=` for a part.
     if entry.kind != "pip_git" or entry.marker or not entry.subdirectory or " @ " in entry.text:

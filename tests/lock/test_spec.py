@@ -130,12 +130,14 @@ def test_conda_locks_spec_of_option_lines_and_paths_leaves_them_out(tmp_path: Pa
         tmp_path / "e.yml",
         "dependencies:\n  - pip:\n    - --pre\n    - -r r.txt\n    - ./local\n"
         "    - git+https://h.example/g/tool.git@0123456789012345678901234567890123456789#subdirectory=py\n"
+        "    - apex[cpp]@ https://h.example/apex-1.0-py3-none-any.whl\n"
         "    - https://h.example/flash_attn-2.5.0-py3-none-any.whl\n    - https://h.example/master.zip\n",
     )
     spec = conda_lock_spec([source], ["linux-64"], mapping_url=MAPPING)
     assert [each.name for each in spec.dependencies["linux-64"] if each.manager == "pip"] == [
         "wandb",
         "tool",
+        "apex",
         "flash-attn",
     ]
 
