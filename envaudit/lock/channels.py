@@ -151,10 +151,12 @@ def _refuse_malformed(url: str) -> None:
         scheme, _, rest = url.partition("://")
         _, at, place = rest.rpartition("@")
         advice = "It has a host, a port up to 65535 if any, a path, and nothing behind '?' or '#'."
+        if at:
+            advice += " In a password '#' is %23, '?' %3F, '/' %2F, '[' %5B, ']' %5D."
         raise UsageError(
             "no channel is at such an address",
             where=f"{scheme}://{SECRET}@{place}" if at else cleaned(url),
-            next_step=f"{advice} A '#' of a password is %23, '?' %3F, '/' %2F, '@' %40." if at else advice,
+            next_step=advice,
         )
 
 
