@@ -18,6 +18,7 @@ import os
 import queue
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
@@ -58,7 +59,6 @@ _TICK_S = 0.1
 # How long members may take to say what they found, and to say that they have the code.
 _SAYING_S = 30.0
 _LEAVING_S = 5.0
-_UNSAID = "it did not say what it found"
 # Beyond the budget of the kernels: the interpreter's start and torch's.
 _AROUND_S = 30
 
@@ -206,12 +206,14 @@ class _Part:
         absent = [index for index in range(hub.expected) if index not in came]
         where = f"{place.host}:{place.port} in {self.ask.limits.join_s:g} s"
         gone = missing_of(absent, nodes_by_index(place, os.environ, came), came, where)
+        processes = Counter(came.values())
         for index in sorted(set(came) - set(heard)):
-            left = hub.members[index].left
-            why = Missing("crashed", f"its process has gone: {left}") if left else Missing("timeout", _UNSAID)
-            of_others = {node for other, node in came.items() if other != index}
-            named = NODE_NAME.match(came[index]) and came[index] not in of_others
-            gone[came[index] if named else f"rank{index}"] = why
+            node, left = came[index], hub.members[index].left
+            known = bool(NODE_NAME.match(node))
+            alone = known and processes[node] == 1
+            its = "its process" + (f" on {node}" if known and not alone else "")
+            why = f"{its} has gone: {left}" if left else f"{its} did not say what it found"
+            gone[node if alone else f"rank{index}"] = Missing("crashed" if left else "timeout", why)
         return gone
 
     def _without_verdict(self, ended: Mapping[str, Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Dict
 
 import pytest
@@ -85,6 +86,24 @@ def test_what_a_hub_says_of_its_end_has_no_terminal_controls(capsys: pytest.Capt
     assert 3 == part._without_verdict({"kind": "unreachable", "text": "\x1b]0;mine\x07"})
     told = capsys.readouterr().err
     assert "no verdict was told to this process: \\x1b]0;mine\\x07\n" in told
+
+
+def test_process_that_said_nothing_is_told_with_its_node() -> None:
+    """Alone on it under its name, beside others that did speak by its number."""
+    place = seat(TORCHRUN)
+    assert place is not None
+    options = parser_of("check").parse_args([])
+    part = _Part(options, asked_by(options), place, 0.0)
+    left = {1: "its connection ended", 2: "", 3: ""}
+    nodes = {0: "node01", 1: "node01", 2: "node02", 3: "no name"}
+    members = {index: SimpleNamespace(node=node, left=left.get(index)) for index, node in nodes.items()}
+    hub: Any = SimpleNamespace(members=members, expected=4)
+    gone = part._gone(hub, {0: {}})
+    assert {
+        "rank1": ("crashed", "its process on node01 has gone: its connection ended"),
+        "node02": ("timeout", "its process did not say what it found"),
+        "rank3": ("timeout", "its process did not say what it found"),
+    } == {label: (each.kind, each.why) for label, each in gone.items()}
 
 
 def test_torchrun_on_one_node_meets_on_the_loopback() -> None:
