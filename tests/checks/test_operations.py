@@ -237,6 +237,11 @@ class _Unbuilt:
             "needs a C compiler and Python's headers, for Triton: gcc ended with exit status 1",
         ),
         (
+            FileNotFoundError(2, "No such file or directory", "gcc-13"),
+            NOT_RUN,
+            "needs a C compiler, for Triton: there is no gcc-13",
+        ),
+        (
             subprocess.CalledProcessError(-11, ["/opt/triton/backends/nvidia/bin/ptxas", "--version"]),
             ERROR,
             "CalledProcessError: Command",

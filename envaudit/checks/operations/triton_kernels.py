@@ -90,7 +90,7 @@ def _launched(run: Callable[[], Tuple[Any, ...]]) -> Callable[[], Tuple[Any, ...
     torch's own CUDA runtime images have long had no compiler; a device is not wrong for it.
 
     Raises:
-        NotRunnable: there is no C compiler, or it finds no headers of Python.
+        NotRunnable: there is no C compiler, not the one that CC names, or it finds no headers of Python.
     """
     try:
         run()
@@ -101,6 +101,9 @@ def _launched(run: Callable[[], Tuple[Any, ...]]) -> Callable[[], Tuple[Any, ...
             raise
         why = f"{program} ended with exit status {error.returncode}"
         raise NotRunnable(f"needs a C compiler and Python's headers, for Triton: {why}") from error
+    except FileNotFoundError as error:
+        # The compiler that CC names, or a tool of the system.
+        raise NotRunnable(f"needs a C compiler, for Triton: there is no {error.filename}") from error
     except RuntimeError as error:
         if "Failed to find C compiler" not in str(error):
             raise
