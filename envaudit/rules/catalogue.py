@@ -7,11 +7,12 @@ that speak of differences.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from envaudit.model.canonical import Fact as Value
 from envaudit.model.canonical import canonical_json
-from envaudit.model.drift import Drift
+from envaudit.model.drift import Drift, Group
 from envaudit.model.pathpattern import PathPattern, patterns_of
 
 EXACTLY = "exactly"
@@ -126,7 +127,38 @@ def is_alike(drift: Drift) -> bool:
     numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
     if len(numbers) < len(values) or min(numbers) < 0:
         return False
-    return 100 * (max(numbers) - min(numbers)) <= entry.tolerance_percent * max(numbers)
+    return _is_within(entry, min(numbers), max(numbers))
+
+
+def with_alike_as_one(drift: Drift) -> Drift:
+    """A difference with the nodes that are alike within a tolerance as one group: what is well is no outlier.
+
+    They are those around the reference; where there is none around the median, if they are most.
+    """
+    entry = entry_of(drift.path)
+    if entry is None or entry.compared != WITHIN:
+        return drift
+    known = [group for group in drift.groups if group.state != "unknown"]
+    numbers = [(group.value, group) for group in known if type(group.value) is int]
+    values = sorted(value for value, group in numbers for _ in group.nodes)
+    middle = drift.groups[0].value if drift.reference else values[(len(values) - 1) // 2] if values else None
+    if type(middle) is not int:
+        return drift
+    alike = [group for value, group in numbers if _is_within(entry, *sorted((value, middle)))]
+    nodes = tuple(node for group in alike for node in group.nodes)
+    count = sum(len(group.nodes) for group in known)
+    if not drift.reference and 2 * len(nodes) <= count:
+        return drift
+    return replace(
+        drift,
+        groups=(Group(middle, nodes), *(group for group in drift.groups if group not in alike)),
+        reference=nodes,
+        basis=drift.basis if drift.reference else f"majority {len(nodes)}/{count}",
+    )
+
+
+def _is_within(entry: Entry, smallest: int, largest: int) -> bool:
+    return 100 * (largest - smallest) <= entry.tolerance_percent * largest
 
 
 def _as_set(value: List[Value]) -> str:

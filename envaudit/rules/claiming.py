@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Pattern, Sequence, S
 
 from envaudit.model.drift import Drift
 from envaudit.model.pathpattern import patterns_of
-from envaudit.rules.catalogue import is_alike
+from envaudit.rules.catalogue import is_alike, with_alike_as_one
 from envaudit.rules.policy import Policy, Waiver
 from envaudit.rules.registry import Claim, Claims, Evidence, Rule, all_rules
 
@@ -33,6 +33,7 @@ def deal(evidence: Evidence, rules: Iterable[Rule], policy: Policy) -> Mapping[s
         # What a lock says of a node is for the rules of the lock.
         if drift.kind == "unknown" or drift.basis == "lock" or is_alike(drift):
             continue
+        drift = with_alike_as_one(drift)
         level = policy.level_of_path(drift.path)
         if level is None:
             left.append(drift)

@@ -193,6 +193,15 @@ def test_shared_memory_that_follows_the_memory_to_the_page_is_alike(
     assert rules == [finding.rule for finding in findings(nodes)]
 
 
+@pytest.mark.parametrize("far_off", [None, 128 * GIB])
+def test_shared_memory_far_off_on_one_node_names_that_one_alone(far_off: Optional[int]) -> None:
+    """Those that are alike within the tolerance are well; of two halves nobody can tell which is."""
+    nodes = [node(f"n{place}", shm_bytes=size) for place, size in enumerate((64 * GIB, 65 * GIB, far_off))]
+    assert [("EA129", ("n2",))] == [(one.rule, one.nodes) for one in findings(nodes)]
+    (undecided,) = findings([*nodes, node("n3", shm_bytes=far_off)])
+    assert ("EA129", ("n0", "n1", "n2", "n3")) == (undecided.rule, undecided.nodes)
+
+
 def test_right_to_lock_memory_that_one_node_lacks_is_one_error_with_its_consequence() -> None:
     """The limit is everywhere as low, and matters there alone."""
     nodes = fleet("slurm-a")
